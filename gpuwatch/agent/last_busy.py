@@ -10,7 +10,7 @@ Rules, all of them:
 """
 
 import re
-from collections.abc import Callable, Iterable, Iterator
+from collections.abc import Callable, Collection, Iterable, Iterator
 from dataclasses import dataclass, replace
 from datetime import datetime
 from functools import cache
@@ -116,9 +116,13 @@ def name_holders(gpu: GpuVerdict) -> GpuVerdict:
     return gpu if activity is gpu.activity else replace(gpu, activity=activity)
 
 
-def named_pods(pods: Iterable[PodVerdict], instead: Activity | None) -> tuple[PodVerdict, ...]:
-    """The same for pods; `instead` is the activity of all of them where nothing can be believed."""
-    return tuple(replace(pod, activity=instead or with_settings(pod.activity)) for pod in pods)
+def named_pods(
+    pods: Iterable[PodVerdict], instead: Activity | None, others: Collection[str] | None
+) -> tuple[tuple[PodVerdict, ...], tuple[PodVerdict, ...] | None]:
+    """The same for pods, those of the uids `others` apart; `instead` counts where nothing can be believed."""
+    found = [replace(pod, activity=instead or with_settings(pod.activity)) for pod in pods]
+    its = tuple(pod for pod in found if pod.uid not in (others or ()))
+    return its, None if others is None else tuple(pod for pod in found if pod.uid in others)
 
 
 def remember(known: tuple[Kept, ...], before: Memory, after: Memory, rules: ActivityRules) -> tuple[Kept, ...]:

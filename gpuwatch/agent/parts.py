@@ -58,7 +58,7 @@ def assemble_parts(
         own_processes=real,
         workloads=settings.workloads,
         services=settings.services,
-        gpu_pods=lambda: users.gpu_pods(),  # noqa: PLW0108  made below
+        gpu_pods=lambda: users.watched_pods(),  # noqa: PLW0108  made below
     )
     if keeps_days and (file := days_file(settings)) is not None:
         host.keep_days(file)
@@ -76,7 +76,7 @@ def assemble_parts(
         login_free=host.login_free,
         local_disks=host.local_disks,
         cpu_utilization=host.cpu_utilization,
-        pods=lambda: users.pods(),  # noqa: PLW0108  made below
+        pods=lambda: (users.pods(), users.others()),
         pod_looks=host.pods,
     )
     users = Attribution(settings.attribution, clock, lambda: core.snapshot(clock.monotonic()))

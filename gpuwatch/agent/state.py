@@ -63,15 +63,14 @@ class AgentCore:
         login_free: Callable[[float], float | None] = lambda _: None,
         local_disks: Callable[[float], LocalDisks | None] = lambda _: None,
         cpu_utilization: Callable[[float], float | None] = lambda _: None,
-        pods: Callable[[], Mapping[str, tuple[str, ...]]] = dict,
+        pods: Callable[[], tuple[Mapping[str, tuple[str, ...]], frozenset[str] | None]] = lambda: ({}, None),
         pod_looks: Callable[[float], Mapping[str, PodLook]] = lambda _: {},
     ) -> None:
         """Begin without readings: the verdict is unknown until a cycle is complete.
 
         `host` returns the evidence of the host at a moment of the monotonic clock, `local_disks`, `cpu_utilization` and
-        `login_free` what is known of its disks, processors and logins, `blind` what this agent cannot see.
-        `service_pids` is given all processes on the GPUs and returns the pids of those that are surely the machine's
-        own; `owner` names a process by its pid, `pods` those of each GPU by its uuid. None of them may wait.
+        `login_free` what is known of these, `blind` what this agent cannot see, `service_pids` which of the processes
+        on GPUs are surely the machine's own, `owner` whose a pid is, `pods` those of each GPU, and others. None waits.
         """
         self.node_id = node_id
         self.on_publish: Callable[[], None] = lambda: None  # called by the feeding thread; must not wait
@@ -365,19 +364,19 @@ class AgentCore:
     def _verdict(self, published: Published, now_monotonic: float) -> NodeVerdict:
         """The folded verdict, or unknown where nothing was read yet or not for too long."""
         activity = with_owners(with_settings(published.memory.activity), self._owner)
-        health, use, pods = published.health, published.use, self._pods()
+        health, use, (pods, others) = published.health, published.use, self._pods()
         gpus = tuple(
             replace(name_holders(gpu), health=health.get(gpu.uuid), use=use.get(gpu.uuid), pods=pods.get(gpu.uuid, ()))
             for gpu in published.memory.gpus
         )
         doubt = self._staleness(published, now_monotonic)
-        if doubt is None and published.version == 0:
-            doubt = "no cycle is complete yet"
+        doubt = "no cycle is complete yet" if doubt is None and published.version == 0 else doubt
         if doubt is not None:
             activity = Activity(state=State.UNKNOWN, since=published.at, held_seconds=0.0, doubt=doubt)
             unknown = GpuHealth(state=Health.UNKNOWN, since=published.at, doubt=doubt)
             gpus = tuple(replace(gpu, activity=activity, health=unknown, use=None) for gpu in gpus)
         current = published.monotonic_seconds if doubt is None else None
+        its, rest = named_pods(published.pods.verdicts, None if doubt is None else activity, others)
         return NodeVerdict(
             schema=VERDICT_SCHEMA,
             node_id=self.node_id,
@@ -394,7 +393,8 @@ class AgentCore:
             cpu_utilization_ratio=published.cpu_utilization_ratio if doubt is None else None,
             driver_version=published.driver_version,
             cloud_notices=self.cloud_notices(),
-            pods=named_pods(published.pods.verdicts, None if doubt is None else activity),
+            pods=its,
+            other_pods=rest,
             login_free_seconds=self._login_free(now_monotonic) if doubt is None else None,
             without_lost=published.memory.without_lost if doubt is None else None,
         )

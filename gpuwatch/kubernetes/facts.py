@@ -1,20 +1,19 @@
-"""What is kept of nodes, pods, owners and namespaces between two words of the API server. A pod is about 1 kB.
+"""What is kept of nodes, pods, owners and namespaces between two words of the API server. A pod is about 1 kB."""
 
-A request for GPUs is counted as the scheduler does: containers and sidecars together, or one init container that asks
-for more. A claim by Dynamic Resource Allocation counts as one GPU each, whatever its device is. A pod that requests
-nothing but a vendor's parts of GPUs (memory, cores, a board by its name) counts as one: it holds some.
-"""
-
-import re
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field, replace
 from datetime import UTC, datetime
-from fnmatch import fnmatchcase
 from sys import intern
 
 from gpuwatch.kubernetes.calls import DO_NOT_DISRUPT, SCALE_DOWN_DISABLED
+from gpuwatch.kubernetes.gpu_requests import (
+    offered_gpus,
+    requested_devices,
+    requested_gpus,
+    uses_any_gpu,
+    whole_gpus,
+)
 from gpuwatch.kubernetes.objects import (
-    Container,
     Described,
     JobObject,
     JobSpec,
@@ -26,7 +25,7 @@ from gpuwatch.kubernetes.objects import (
     PodSpec,
 )
 from gpuwatch.kubernetes.volumes import SAFE_LOCAL_VOLUMES, claims_of, data_of_daemon, local_data
-from gpuwatch.model.bounds import MOST_AMOUNT, bounded_name, bounded_text, bounded_time
+from gpuwatch.model.bounds import bounded_name, bounded_text, bounded_time
 from gpuwatch.model.kubernetes import (
     ANNOTATIONS,
     CORDONED_AT,
@@ -52,6 +51,7 @@ KUBEFLOW_OWNER = "owner"  # of a namespace that a Kubeflow profile made
 MIRROR = "kubernetes.io/config.mirror"  # a static pod: the kubelet makes it, and no API can end it
 _SOURCE, _STATIC = "kubernetes.io/config.source", frozenset({"file", "http"})  # the same, as the kubelet marks it
 DAEMON_SET = "DaemonSet"
+STATIC_UID = "kubernetes.io/config.hash"  # the uid that the kubelet and its control groups have for a static pod
 # On nodes: who made their machines, and makes others in the place of those that are missing.
 MACHINE_OWNERS: Mapping[str, NodeOwner] = {
     "cluster.x-k8s.io/machine": "Cluster API",
@@ -69,13 +69,6 @@ _MOST_KEPT = 64  # annotations of one object: anybody may add as many as there i
 _VERSION_DIGITS = 20
 _BACKOFF_LIMIT = 6  # of a Job that names none
 _AS_LABELS = frozenset({PROTECT, SNOOZE_UNTIL})
-_MIG = re.compile(r"nvidia\.com/mig-(\d)g\.")
-_SEVENTHS = 7  # compute slices of a GPU that can be divided
-# Resources that are GPUs or parts of them under names which no setting gives, such as aliyun.com/gpu-mem,
-# tencent.com/vcuda-core, gpu.intel.com/i915, and KubeVirt's nvidia.com/GA102GL_A10.
-_PARTS = ("*gpu*", "*vcuda*", "nvidia.com/[A-Z]*")
-_SUFFIXES = {"m": 1e-3, "": 1.0, "k": 1e3, "M": 1e6, "G": 1e9}
-_QUANTITY = re.compile(r"((?:[0-9]{1,18}(?:\.[0-9]{0,18})?|\.[0-9]{1,18})(?:[eE][+-]?[0-9]{1,3})?)(m|k|M|G|)", re.ASCII)
 _NOTHING: Mapping[str, str] = {}
 
 
@@ -103,6 +96,9 @@ class PodFacts:
     nominated: str | None = None  # the node that the scheduler makes room on for it
     claims: tuple[tuple[str, str], ...] = ()  # names of volumes, and of their claims
     daemon_data: str | None = None  # what of its host it may write data to, should it be a DaemonSet's
+    devices: int | None = None
+    uses_any_gpu: bool = False
+    static_uid: str | None = None
 
 
 @dataclass(frozen=True, slots=True)
@@ -121,6 +117,7 @@ class NodeFacts:
     labels: Mapping[str, str]
     taints: tuple[Taint, ...]
     annotations: Mapping[str, str]
+    whole_gpus: int | None = None
 
 
 @dataclass(frozen=True, slots=True)
@@ -144,9 +141,11 @@ def pod_facts(pod: PodObject, gpu_resources: Sequence[str]) -> PodFacts | None:
     if phase in {PodPhase.SUCCEEDED, PodPhase.FAILED}:
         return None
     node = intern(spec.node_name) if spec.node_name else None
-    gpus = _requested_gpus(spec, gpu_resources)
+    gpus = requested_gpus(spec, gpu_resources) + len(spec.resource_claims or ())
     waits = node is None and gpus > 0
     owner, safe = controller_of(meta), (meta.annotations or {}).get(SAFE_LOCAL_VOLUMES)
+    marks = meta.annotations or {}
+    mirror = MIRROR in marks or marks.get(_SOURCE) in _STATIC
     return PodFacts(
         namespace=intern(meta.namespace),
         name=meta.name,
@@ -158,7 +157,7 @@ def pod_facts(pod: PodObject, gpu_resources: Sequence[str]) -> PodFacts | None:
         created_at=time_of(meta.creation_timestamp),
         ends_at=time_of(meta.deletion_timestamp),
         owner=owner,
-        mirror=MIRROR in (found := meta.annotations or {}) or found.get(_SOURCE) in _STATIC,
+        mirror=mirror,
         local_data=local_data(spec, safe),
         unschedulable=_unschedulable(pod) if waits else None,
         placement=_placement(spec) if waits else None,
@@ -168,6 +167,9 @@ def pod_facts(pod: PodObject, gpu_resources: Sequence[str]) -> PodFacts | None:
         nominated=(status.nominated_node_name if status is not None and node is None else None) or None,
         claims=claims_of(spec),
         daemon_data=data_of_daemon(spec, safe) if owner is not None and owner.kind == DAEMON_SET else None,
+        devices=None if spec.resource_claims else requested_devices(spec, gpu_resources),
+        uses_any_gpu=uses_any_gpu(spec),
+        static_uid=bounded_text(marks.get(STATIC_UID, "")) or None if mirror else None,
     )
 
 
@@ -175,7 +177,7 @@ def node_facts(node: NodeObject, gpu_resources: Sequence[str]) -> NodeFacts:
     """Of a node object."""
     meta, spec, status = node.metadata, node.spec, node.status
     offered = (status.allocatable if status is not None else None) or {}
-    gpus = [found for key, each in offered.items() if (found := _gpus(key, each, gpu_resources)) is not None]
+    capacity = (status.capacity if status is not None else None) or {}
     conditions = (status.conditions if status is not None else None) or ()
     addresses = (status.addresses if status is not None else None) or ()
     info = status.node_info if status is not None else None
@@ -188,13 +190,14 @@ def node_facts(node: NodeObject, gpu_resources: Sequence[str]) -> NodeFacts:
         addresses=tuple(dict.fromkeys(each.address for each in addresses if each.address)),
         ready=any(each.type == "Ready" and each.status == "True" for each in conditions),
         unschedulable=bool(spec is not None and spec.unschedulable),
-        gpus=sum(gpus) if gpus else None,
+        gpus=offered_gpus(offered, gpu_resources),
         labels={intern(key): intern(value) for key, value in (meta.labels or {}).items()},
         taints=tuple(
             Taint(key=each.key, effect=each.effect, value=each.value or "")
             for each in (spec.taints if spec is not None else None) or ()
         ),
         annotations=keeping_annotations(meta),
+        whole_gpus=whole_gpus(capacity, meta.labels or _NOTHING, gpu_resources),
     )
 
 
@@ -276,51 +279,6 @@ def _phase(text: str) -> PodPhase:
         return PodPhase(text)
     except ValueError:
         return PodPhase.UNKNOWN
-
-
-def _requested_gpus(spec: PodSpec, gpu_resources: Sequence[str]) -> float:
-    """How many GPUs a pod holds, or wants."""
-    begins = spec.init_containers or ()
-    sidecars = [each for each in begins if each.restart_policy == "Always"]
-    together = sum(_gpus_of_container(each, gpu_resources) for each in [*(spec.containers or ()), *sidecars])
-    largest = max(
-        (_gpus_of_container(each, gpu_resources) for each in begins if each.restart_policy != "Always"), default=0.0
-    )
-    found = max(together, largest) + len(spec.resource_claims or ())
-    return found if found or not any(map(_holds_part, [*(spec.containers or ()), *begins])) else 1.0
-
-
-def _container_requests(container: Container) -> Mapping[str, str]:
-    """What a container asks for. The API server writes limits of GPUs into the requests, and refuses other ones."""
-    resources = container.resources
-    return _NOTHING if resources is None else {**(resources.limits or {}), **(resources.requests or {})}
-
-
-def _gpus_of_container(container: Container, gpu_resources: Sequence[str]) -> float:
-    """Return how many GPUs one container holds."""
-    return sum(_gpus(key, value, gpu_resources) or 0.0 for key, value in _container_requests(container).items())
-
-
-def _holds_part(container: Container) -> bool:
-    """Whether a container asks for what is a GPU, or a part of one, under a name that the settings lack."""
-    return any(
-        "/" in key and _amount(value) > 0 and any(fnmatchcase(key, each) for each in _PARTS)
-        for key, value in _container_requests(container).items()
-    )
-
-
-def _amount(value: str) -> float:
-    """An amount that cannot be read holds something."""
-    found = _QUANTITY.fullmatch(value)
-    return min(float(found[1]) * _SUFFIXES[found[2]], MOST_AMOUNT) if found else 1.0
-
-
-def _gpus(key: str, value: str, gpu_resources: Sequence[str]) -> float | None:
-    """How many GPUs an amount of a resource is; None: it is none of GPUs."""
-    if "/" not in key or not any(fnmatchcase(key, each) for each in gpu_resources):
-        return None
-    part = _MIG.match(key)
-    return _amount(value) if part is None else _amount(value) * int(part[1]) / _SEVENTHS
 
 
 def _unschedulable(pod: PodObject) -> str | None:

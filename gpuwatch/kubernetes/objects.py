@@ -112,6 +112,7 @@ class NodeStatus(Struct, rename="camel"):
     """The status of a node."""
 
     allocatable: Texts | None = None
+    capacity: Texts | None = None
     conditions: list[Condition] | None = None
     addresses: list[Address] | None = None
     node_info: NodeInfo | None = None
@@ -132,12 +133,26 @@ class Resources(Struct):
     limits: Texts | None = None
 
 
+class SecurityContext(Struct):
+    """Whether a container has all devices of its machine."""
+
+    privileged: bool | None = None
+
+
+class Variable(Struct):
+    """A variable of a container's environment, without its value."""
+
+    name: str = ""
+
+
 class Container(Struct, rename="camel"):
     """Of a pod; an init container that restarts always is a sidecar."""
 
     resources: Resources | None = None
     restart_policy: str | None = None
     volume_mounts: list[Mount] | None = None
+    security_context: SecurityContext | None = None
+    env: list[Variable] | None = None
 
 
 class Toleration(Struct):

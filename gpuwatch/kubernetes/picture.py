@@ -106,7 +106,7 @@ class Picture:
         return Pod(
             namespace=pod.namespace,
             name=pod.name,
-            uid=pod.uid,
+            uid=pod.static_uid or pod.uid,
             phase=pod.phase,
             workload=workload,
             node=pod.node,
@@ -125,6 +125,8 @@ class Picture:
             placement=pod.placement,
             refused_by=refusal(pod, self.budgets.get(pod.namespace, ())),
             vital=vital_clause(pod, self.own_uids, daemon=daemon),
+            devices=pod.devices,
+            uses_any_gpu=pod.uses_any_gpu,
         )
 
     def _local_data(self, pod: PodFacts, *, daemon: bool) -> str | None:
@@ -237,6 +239,7 @@ class Picture:
             system_uuid=node.system_uuid,
             addresses=node.addresses,
             nominated=tuple(sorted(nominated)),
+            whole_gpus=node.whole_gpus,
         )
 
 

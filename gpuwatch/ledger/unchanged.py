@@ -31,7 +31,7 @@ _APART = frozenset({"kubernetes", "tags", "signal"})
 _FACTS = attrgetter(*(name for name in Node.__slots__ if name not in _APART))
 _SAID = attrgetter(
     *("schema", "node_id", "agent_version", "driver_version", "interval_seconds", "confirm", "blind"),
-    *("cloud_notices", "local_disks", "before_stop", "programs"),
+    *("cloud_notices", "local_disks", "before_stop", "programs", "other_pods"),
 )
 _ODD = (TypeError, ValueError, AttributeError, ArithmeticError, RecursionError)  # a mapping, or what no agent says
 _HEALTH = attrgetter("state", "since", "findings", "doubt")
@@ -91,7 +91,7 @@ def _mark_of(node: Node, step: Step | None) -> tuple[int, list[int | None]] | No
     activity = verdict.activity
     if step is None or step.verb is not _HOLD or step.arguments or step.reason.evidence != activity.evidence:
         return None
-    odd = verdict.pods or verdict.without_lost is not None or activity.doubt is not None
+    odd = verdict.pods or verdict.other_pods or verdict.without_lost is not None or activity.doubt is not None
     if odd or _TIME in step.reason.sentence:
         return None
     uses: list[int | None] = []

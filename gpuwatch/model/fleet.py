@@ -30,7 +30,7 @@ class GpuVerdict:
     activity: Activity
     health: GpuHealth | None = None
     use: GpuUse | None = None
-    pods: tuple[BoundedText, ...] = ()  # `namespace/name`: for certain the kubelet gave them it, or a part of it
+    pods: tuple[BoundedText, ...] = ()  # `namespace/name`: it is theirs for certain, or a part of it
 
     @property
     def key(self) -> tuple[str, str | None]:
@@ -53,9 +53,8 @@ class NodeVerdict:
 
     `at` is the wall-clock time of the last complete cycle, `age_seconds` its monotonic age when the answer was made.
     An older agent, and Prometheus, give no fields from `tally` on. `cloud_notices` are those of now; None: not known.
-    `last_busy` is of each signal since the agent started, newest first, of a week at most. `blind` are sentences on
-    what this agent cannot see. `confirm` repeats the nonce of a question that asked for a confirmation; then
-    `looked_seconds` is the age of the oldest look in the answer, and `before_stop` what runs before a stop, if any.
+    `last_busy` is of each signal of a week, newest first. `blind` says what this agent cannot see. `confirm` repeats
+    the nonce of a question: then `looked_seconds` is the age of the oldest look, `before_stop` what runs before a stop.
     """
 
     schema: BoundedInt
@@ -80,6 +79,7 @@ class NodeVerdict:
     login_free_seconds: BoundedFloat | None = None  # since the last login, a week at most; None: not known
     before_stop: BeforeStop | None = None
     programs: HostPrograms | None = None  # only to a question that names the fleet, or while it goes by a census
+    other_pods: tuple[PodVerdict, ...] | None = None  # which may have GPUs, too; None: its GPUs name all that have them
 
 
 class NodeState(StrEnum):

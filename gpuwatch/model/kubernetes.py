@@ -165,7 +165,8 @@ class Pod:
     and of DRA claims for GPUs. `daemon` is whether a drain leaves it (DaemonSet and mirror pods), `system` whether it
     serves the cluster (kube-system, the GPU operator, gpuwatch) and never counts as use. `bare`: nothing would
     make it again. `local_data` names a volume that would be lost with it. `placement` is known of pending pods that
-    request GPUs.
+    request GPUs. `devices` is how many devices it was given, each of one GPU; None: nobody can tell. `uses_any_gpu`: it
+    may use GPUs of its node that it was not given.
     """
 
     namespace: str
@@ -191,6 +192,8 @@ class Pod:
     vital: str | None = None  # why nobody may empty its node (the control plane, gpuwatch's own pod), as a clause
     group: str | None = None  # the same for all pods of one whole: a Ray cluster, an MPI job; None: it stands alone
     release: str | None = None  # the same for all pods of one release (app.kubernetes.io/instance)
+    devices: int | None = None
+    uses_any_gpu: bool = False
 
     def __str__(self) -> str:
         """Return its name, such as `team-a/train-0`."""
@@ -284,7 +287,8 @@ class KubernetesNode:
     why its own marks keep it (`scale-down-disabled`, `do-not-disrupt`, PROTECT), as a clause; `vital` why the
     cluster, or gpuwatch itself, cannot do without it; `disk_data` why its disks may hold volumes that no pod of it is
     asked about. `system_uuid` is of its firmware, `addresses` are its names, too. Of its `labels` are kept those that
-    say what it is, and those that a pending pod asks for.
+    say what it is, and those that a pending pod asks for. `whole_gpus` is how many GPUs it has of
+    which each is given to one pod alone; None: they are shared, or nobody can tell.
     """
 
     name: str
@@ -308,6 +312,7 @@ class KubernetesNode:
     system_uuid: str = ""
     addresses: tuple[str, ...] = ()
     nominated: tuple[str, ...] = ()  # pods that the scheduler makes room for on it (`status.nominatedNodeName`)
+    whole_gpus: int | None = None
 
     @property
     def gpu_pods(self) -> tuple[Pod, ...]:

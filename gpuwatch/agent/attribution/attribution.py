@@ -6,7 +6,7 @@ shown is one view, replaced whole; a view that is not renewed (a hung /proc, a h
 
 import logging
 import threading
-from collections.abc import Callable, Iterable, Mapping
+from collections.abc import Callable, Collection, Iterable, Mapping
 from dataclasses import dataclass, field
 from itertools import chain
 from pathlib import Path
@@ -14,7 +14,7 @@ from pathlib import Path
 from gpuwatch.agent.attribution.devices import Node, Part, device_minors, is_numbered
 from gpuwatch.agent.attribution.grpc import CallError, NoServerError
 from gpuwatch.agent.attribution.pod_resources import Allocation, is_name, list_allocations
-from gpuwatch.agent.attribution.pods import PodName, Workload, granted_gpus, holders, name_pods
+from gpuwatch.agent.attribution.pods import PodName, Workload, granted_gpus, holders, name_pods, users_of_gpus
 from gpuwatch.agent.attribution.process import GONE, Owner, read_owner, sees_host_pids, start_time
 from gpuwatch.agent.attribution.settings import AttributionSettings
 from gpuwatch.agent.published import Snapshot
@@ -27,14 +27,18 @@ _VIEW_VALID_SECONDS = 20.0
 _LIST_SECONDS = 30.0  # from one list of the kubelet to the next, unless a new pod appears
 _LIST_VALID_SECONDS = 90.0  # the names stay while a kubelet restarts
 _MOST_PROCESSES = 1024
-_MOST_PODS = 64  # of one GPU: more than its parts, and than anybody slices its time
+_MOST_PODS = 64  # of one GPU: more than its parts, and than anybody slices its time; and of the host
 _LOOKS_BETWEEN = 5  # a pod that is made again under its name has another uid
 _PARTS = 3  # no name and no uid may have a _ in it
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class View:
-    """The processes and pods at one time. `dead` is None if it is unknown which are dead."""
+    """The processes and pods at one time. `dead` is None if it is unknown which are dead.
+
+    `held` are the pods of each GPU for certain: by the kubelet's list, which leaves none out; else those with a process
+    on it, and `others` are the host's other pods, which may have been given GPUs as well. None: by that list.
+    """
 
     monotonic_seconds: float
     owners: Mapping[int, Owner] = field(default_factory=dict)
@@ -42,6 +46,7 @@ class View:
     held: Mapping[str, tuple[Workload, ...]] = field(default_factory=dict)
     dead: frozenset[int] | None = None
     gpu_pods: Mapping[str, str | None] = field(default_factory=dict)  # `namespace/name` by uid, None where not known
+    others: Mapping[str, str | None] | None = None  # likewise
 
 
 class Attribution:
@@ -82,13 +87,23 @@ class Attribution:
         return view if fresh else None
 
     def pods(self) -> Mapping[str, tuple[str, ...]]:
-        """The pods that each GPU was given to for certain, by the GPU's uuid: `namespace/name`."""
+        """The pods that each GPU is of for certain, by the GPU's uuid: `namespace/name`."""
         view = self.view()
         held = {} if view is None else view.held
         return {
             gpu: tuple(dict.fromkeys(f"{each.namespace}/{each.pod}" for each in workloads))[:_MOST_PODS]
             for gpu, workloads in held.items()
         }
+
+    def watched_pods(self) -> Mapping[str, str | None] | None:
+        """Those of `gpu_pods`, and as many others as there is room for."""
+        view = self.view()
+        return None if view is None else {**view.gpu_pods, **(view.others or {})}
+
+    def others(self) -> frozenset[str] | None:
+        """The uids of the pods that may have been given GPUs, besides those that have; None: there are none."""
+        view = self.view()
+        return None if view is None or view.others is None else frozenset(view.others)
 
     def gpu_pods(self) -> Mapping[str, str | None] | None:
         """The pods that were given GPUs, or hold them: `namespace/name` by uid; None: it is not known."""
@@ -114,13 +129,16 @@ class Attribution:
         allocations = self._pods.allocations(frozenset(pod_uids.values()))
         grants = granted_gpus(allocations, self._node(snapshot, allocations))
         sure = {pid: uid for pid, uid in pod_uids.items() if uid in names or uid in self._pods.covers}
-        held = holders(grants)
+        given = holders(grants)
+        workloads = name_pods(uses, sure, grants, names)
+        gpu_pods = self._gpu_pods(frozenset(pod_uids.values()), names, given)
         self._view = View(
             monotonic_seconds=now,
-            gpu_pods=self._gpu_pods(frozenset(pod_uids.values()), names, held),
+            gpu_pods=gpu_pods,
+            others=None if given else self._folders.others(gpu_pods.keys()),
             owners=owners,
-            workloads=name_pods(uses, sure, grants, names),
-            held=held,
+            workloads=workloads,
+            held=given if grants else users_of_gpus(uses, workloads),
             dead=frozenset(pid for pid, cycle in self._gone.items() if cycle < snapshot.version) if visible else None,
         )
         self.on_view(self._view)
@@ -222,6 +240,8 @@ class PodFolders:
         self._path = path
         self._known: dict[str, PodName] = {}
         self._given: tuple[frozenset[PodName], int, dict[str, PodName]] = (frozenset(), 0, {})
+        self._there: dict[str, PodName] = {}
+        self._looks = _LOOKS_BETWEEN
 
     def names(self, uids: frozenset[str]) -> Mapping[str, PodName]:
         """The known names of these uids."""
@@ -238,6 +258,14 @@ class PodFolders:
             looks, found = 0, {uid: name for uid, name in there.items() if name in pods}
         self._given = (pods, looks + 1, found)
         return found
+
+    def others(self, known: Collection[str]) -> dict[str, str | None]:
+        """The pods of this host besides those that are known, 64 with these, as of a few looks ago."""
+        self._looks += 1
+        if self._looks >= _LOOKS_BETWEEN:
+            self._there, self._looks = self._all(), 0
+        room = max(0, _MOST_PODS - len(known))
+        return {uid: "/".join(self._there[uid]) for uid in sorted(self._there.keys() - set(known))[:room]}
 
     def _list_folders(self, uids: frozenset[str]) -> dict[str, PodName]:
         return {uid: name for uid, name in self._all().items() if uid in uids}

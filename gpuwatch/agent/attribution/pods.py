@@ -73,6 +73,17 @@ def holders(grants: Iterable[Grant]) -> dict[str, tuple[Workload, ...]]:
     return {gpu: tuple(sorted(workloads, key=_order)) for gpu, workloads in found.items()}
 
 
+def users_of_gpus(
+    uses: Mapping[int, frozenset[Part]], workloads: Mapping[int, Workload]
+) -> dict[str, tuple[Workload, ...]]:
+    """The workloads with a process on each GPU, by the GPU's uuid; `workloads` are those of the pids."""
+    found: dict[str, set[Workload]] = {}
+    for pid, workload in workloads.items():
+        for part in uses[pid]:
+            found.setdefault(part.gpu, set()).add(workload)
+    return {gpu: tuple(sorted(each, key=_order)) for gpu, each in found.items()}
+
+
 def name_pods(
     uses: Mapping[int, frozenset[Part]],
     pod_uids: Mapping[int, str],

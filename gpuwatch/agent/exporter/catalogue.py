@@ -176,8 +176,8 @@ _GPU_ROWS: tuple[_Row, ...] = (
         "gpuwatch_gpu_pod_info",
         INFO,
         (*GPU, "namespace", "pod", "container"),
-        "Containers that the kubelet gave the GPU or a part of it, whether they use it or not; 64 at most.",
-        "the kubelet's pod-resources List",
+        "Containers that the kubelet gave the GPU, or a part; without its list, pods with a process on it; 64 at most.",
+        "the kubelet's pod-resources List, the driver's process list",
     ),
     (
         "gpuwatch_gpu_dead_process_memory_bytes",

@@ -32,7 +32,17 @@ def with_cluster(fleet: Fleet, view: ClusterView | None) -> Fleet:
         else each
         for each in joined.nodes
     )
-    return replace(fleet, nodes=nodes, cluster=replace(joined, nodes=kept))
+    return replace(fleet, nodes=tuple(map(_of_gpu_pods, nodes)), cluster=replace(joined, nodes=kept))
+
+
+def _of_gpu_pods(node: Node) -> Node:
+    """A node without what its agent says of pods that request no GPU, and of which it sees none on one."""
+    verdict, known = node.verdict, node.kubernetes
+    if verdict is None or not verdict.other_pods:
+        return node
+    asking = {pod.uid for pod in known.pods if pod.gpus > 0} if known is not None else set[str]()
+    kept = tuple(each for each in verdict.other_pods if each.uid in asking)
+    return replace(node, signal=replace(node.signal, verdict=replace(verdict, other_pods=kept)))
 
 
 def _lacks_pods(nodes: Sequence[Node], view: ClusterView) -> str | None:

@@ -250,7 +250,7 @@ def _activities(verdict: NodeVerdict) -> Iterator[Activity]:
     """Of the node, its GPUs and its pods."""
     yield verdict.activity
     yield from (gpu.activity for gpu in verdict.gpus)
-    yield from (pod.activity for pod in verdict.pods)
+    yield from (pod.activity for pod in (*verdict.pods, *(verdict.other_pods or ())))
 
 
 def _impossible(verdict: NodeVerdict) -> str | None:

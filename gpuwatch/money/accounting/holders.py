@@ -6,7 +6,7 @@ Rules, all of them:
    UNALLOCATED. The node has as many GPUs as its machine, as its device plugin offers, or as its pods request, whichever
    is most: parts of shared GPUs count as parts.
 2. What was done with it is apart from who requested it: each use is divided so that a pod has that of the GPUs which
-   the kubelet gave it, as the agent names them. What is left to divide is divided in proportion.
+   are its own for certain (`gpus_of_pods`). What is left to divide is divided in proportion.
 3. Pods are those that the round saw at the end of the time, and none pays for time before it was made.
 4. Where nobody looked, where the view of the cluster is not to be relied on, where a pod of the node says what can be
    on no bill, and for the last moments of a machine that is gone, the holder is NOT_SEEN.
@@ -25,6 +25,7 @@ from gpuwatch.model.usage import GPU, JOULES, NOT_SEEN, UNALLOCATED, USES, Holde
 from gpuwatch.money.accounting.slices import apportion
 from gpuwatch.money.accounting.totals import Row
 from gpuwatch.money.accounting.useful_time import SILENT, UNKNOWN, Mark
+from gpuwatch.policies.kubernetes.gpus_of_pods import pods_by_gpu
 
 _WEIGHT = 1_000_000  # of a whole GPU; a part of one is rounded to this
 
@@ -96,11 +97,13 @@ def _shares(node: Node, known: KubernetesNode, marks: Mapping[str, Mark]) -> _Sh
     pods = tuple(pod for pod in known.pods if pod.gpus > 0)
     uses: dict[str, dict[int, int]] = {}
     mark, verdict = marks.get(node.id), node.verdict
-    if mark is not None and verdict is not None and any(gpu.pods for gpu in verdict.gpus):
+    named = {} if mark is None else pods_by_gpu(node)
+    if mark is not None and verdict is not None and any(named.values()):
         for place, gpu in zip(mark.gpus, verdict.gpus, strict=False):
-            for name in gpu.pods or ("",):
+            names = named.get(gpu.uuid)
+            for name in () if names is None else names or ("",):
                 parts = uses.setdefault(name, {})
-                parts[place] = parts.get(place, 0) + _WEIGHT // max(1, len(gpu.pods))
+                parts[place] = parts.get(place, 0) + _WEIGHT // max(1, len(names or ()))
     return _Shares(gpus=known.shared_gpus(node.known_gpus), pods=pods, uses=uses)
 
 

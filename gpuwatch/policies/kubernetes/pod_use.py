@@ -2,11 +2,12 @@
 
 Rules, all of them:
 
-1. A pod's GPUs are those that the kubelet gave it, as the agent names them. Where the agent names none, they are known
-   only if all GPUs of the node do the same.
-2. One of them unknown makes the pod unknown; else one busy makes it busy, unless another pod has the same GPU: then
-   it is not known which of both it is.
-3. Else one stalled makes it stalled, else one parked makes it parked; a pod is idle if each of its GPUs is.
+1. A pod's GPUs are those that its node's agent and its requests show (`gpus_of_pods`). Where it may have one GPU or
+   another, its use is known only if it is the same with either.
+2. One of them unknown makes the pod unknown; else one busy makes it busy, unless somebody else may work there: another
+   pod has the same GPU, or the processes there are not this pod's. Then it is not known which of both it is.
+3. Else one stalled makes it stalled, else one parked makes it parked; a pod is idle if each of its GPUs is. Of GPUs
+   without use that it may have, the one that waits longest counts, in this order.
 4. It has been so for as long as the GPU that began last, and never for longer than the pod exists.
 5. What it does besides its GPUs is what the agent says of it by itself (`NodeVerdict.pods`), where it says anything.
 6. It costs the part of its node's price that its GPUs are of the node's (`KubernetesNode.shared_gpus`).
@@ -21,11 +22,13 @@ from gpuwatch.model.activity import Activity, State
 from gpuwatch.model.decision import Observation
 from gpuwatch.model.fleet import GpuVerdict, Node
 from gpuwatch.model.kubernetes import Pod, PodPhase
+from gpuwatch.policies.kubernetes.gpus_of_pods import Holding, holding, works_alone
 
 # What is worth a word: shorter rests are part of work.
 TOLD_AFTER_SECONDS = 3600.0
 WITHOUT_USE = (State.STALLED, State.PARKED, State.IDLE)
 _BUSY = frozenset({State.BUSY, State.OCCUPIED})
+_RANKS = {state: rank for rank, state in enumerate((*reversed(WITHOUT_USE), State.BUSY, State.UNKNOWN))}
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -41,7 +44,8 @@ class PodUse:
     @property
     def work(self) -> Activity | None:
         """Rule 5: busy, idle or unknown; None: its agent cannot tell it from the machine's other work."""
-        pods = () if self.node.verdict is None else self.node.verdict.pods
+        verdict = self.node.verdict
+        pods = () if verdict is None else (*verdict.pods, *(verdict.other_pods or ()))
         return next((each.activity for each in pods if each.uid == self.pod.uid), None)
 
     @property
@@ -90,26 +94,35 @@ def use_of(node: Node, pod: Pod, now: datetime) -> tuple[State, float]:
     verdict = node.verdict
     if verdict is None or node.activity.state is State.UNKNOWN or pod.phase is not PodPhase.RUNNING:
         return State.UNKNOWN, 0.0
-    name = str(pod)
-    its = [gpu for gpu in verdict.gpus if name in gpu.pods]
-    if not its:
-        its = list(verdict.gpus)
-        if len({gpu.activity.state for gpu in its}) != 1 or any(gpu.pods for gpu in its):
-            return State.UNKNOWN, 0.0
-    state = _together(its)
-    if state not in WITHOUT_USE:
+    its = holding(node, pod)
+    state = State.UNKNOWN if its is None else _of_all(its, node, pod)
+    if its is None or state not in WITHOUT_USE:
         return state, 0.0
     age = 0.0 if pod.created_at is None else max(0.0, (now - pod.created_at).total_seconds())
-    return state, min(age, *(gpu.activity.held_seconds for gpu in its))
+    return state, min(age, *(gpu.activity.held_seconds for gpu in (*its.sure, *its.others)))
 
 
-def _together(gpus: list[GpuVerdict]) -> State:
+def _of_all(its: Holding, node: Node, pod: Pod) -> State:
+    """Rule 1: the state with the GPUs that are busiest, where it is the same with those that are least so."""
+    others = sorted(its.others, key=_rank)
+    least = _together([*its.sure, *others[: its.least]], node, pod)
+    most = _together([*its.sure, *others[len(others) - its.most :]], node, pod)
+    return most if least is most or (least in WITHOUT_USE and most in WITHOUT_USE) else State.UNKNOWN
+
+
+def _rank(gpu: GpuVerdict) -> int:
+    """Its place among states: those that decide about a pod come last."""
+    state = gpu.activity.state
+    return _RANKS[State.BUSY if state in _BUSY else state]
+
+
+def _together(gpus: list[GpuVerdict], node: Node, pod: Pod) -> State:
     """Rules 2 and 3."""
     states = {gpu.activity.state for gpu in gpus}
-    if State.UNKNOWN in states:
+    if State.UNKNOWN in states or not states:
         return State.UNKNOWN
     if states & _BUSY:
-        alone = any(gpu.activity.state in _BUSY and len(gpu.pods) <= 1 for gpu in gpus)
+        alone = any(gpu.activity.state in _BUSY and works_alone(node, pod, gpu) for gpu in gpus)
         return State.BUSY if alone else State.UNKNOWN
     return next(each for each in WITHOUT_USE if each in states)
 

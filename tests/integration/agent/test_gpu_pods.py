@@ -5,7 +5,7 @@ from pathlib import Path
 
 import pytest
 
-from tests.support.builders.gpu import a_reading
+from tests.support.builders.gpu import a_process, a_reading
 from tests.support.fakes.gpu_users import Host
 from tests.support.fakes.kubelet import UIDS, Kubelet, a_kubelet
 
@@ -65,3 +65,34 @@ def test_a_view_that_is_not_renewed_is_no_answer(tmp_path: Path) -> None:
     host.clock.advance(60.0)
 
     assert host.attribution.gpu_pods() is None
+
+
+def test_without_the_kubelet_a_gpu_names_the_pods_with_a_process_on_it(tmp_path: Path) -> None:
+    """And the host's other pods, which may have been given one, are looked at as well; no more than 64 in all."""
+    host = Host(tmp_path)
+    names = {UIDS[0]: "train-0", UIDS[1]: "notebook-0", **{f"uid-{number}": f"web-{number}" for number in range(70)}}
+    for uid, name in names.items():
+        (host.pod_logs / f"team-a_{name}_{uid}").mkdir(parents=True)
+    host.process(7, cgroup=in_pod(UIDS[0]))
+    host.cycle(a_reading(0, processes=(a_process(7),)), a_reading(1))
+
+    assert host.attribution.pods() == {"GPU-0": ("team-a/train-0",)}
+    assert host.attribution.gpu_pods() == {UIDS[0]: "team-a/train-0"}
+    others, watched = host.attribution.others(), host.attribution.watched_pods()
+    assert others is not None
+    assert watched is not None
+    assert UIDS[1] in others
+    assert len(watched) == 64
+    assert watched.keys() == others | {UIDS[0]}
+
+
+def test_the_kubelets_list_leaves_no_pod_open(tmp_path: Path, kubelet: Kubelet) -> None:
+    """What it does not name was given no GPU."""
+    host = Host(tmp_path)
+    for uid, name in zip(UIDS[:2], ("train-0", "web-1"), strict=True):
+        (host.pod_logs / f"team-a_{name}_{uid}").mkdir(parents=True)
+    host.cycle(a_reading())
+
+    assert kubelet.asked
+    assert host.attribution.others() is None
+    assert host.attribution.pods() == {"GPU-0": ("team-a/train-0",)}

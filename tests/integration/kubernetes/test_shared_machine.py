@@ -57,18 +57,30 @@ def doing(state: State) -> Activity:
 def saying(
     machine: str, team: str, pods: Mapping[str, tuple[str, State, State]]
 ) -> Callable[[BaseHTTPRequestHandler], None]:
-    """An agent of a busy machine with a GPU for each pod: by name the uid, what its GPU does, what it does besides."""
+    """An agent of a busy machine with a GPU for each pod: by name the uid, what its GPU does, what it does besides.
+
+    As the chart starts it, it does not ask the kubelet: a GPU names the pod that has a process on it, and the pods
+    without one are looked at as well (tests/integration/agent/test_chart_agent.py has the real one).
+    """
 
     def verdict() -> NodeVerdict:
         whole = a_verdict(machine, State.BUSY, at=SystemClock().now())
         gpus = (
-            GpuVerdict(uuid=f"GPU-{index}", index=index, activity=doing(gpu), pods=(f"{team}/{name}",))
+            GpuVerdict(
+                uuid=f"GPU-{index}",
+                index=index,
+                activity=doing(gpu),
+                pods=(f"{team}/{name}",) if gpu is State.BUSY else (),
+            )
             for index, (name, (_, gpu, _)) in enumerate(pods.items())
         )
-        told = (
-            PodVerdict(uid=uid, name=f"{team}/{name}", activity=doing(work)) for name, (uid, _, work) in pods.items()
-        )
-        return replace(whole, activity=doing(State.BUSY), gpus=tuple(gpus), pods=tuple(told))
+        told = {
+            name: PodVerdict(uid=uid, name=f"{team}/{name}", activity=doing(work))
+            for name, (uid, _, work) in pods.items()
+        }
+        on_gpus = tuple(each for name, each in told.items() if pods[name][1] is State.BUSY)
+        others = tuple(each for each in told.values() if each not in on_gpus)
+        return replace(whole, activity=doing(State.BUSY), gpus=tuple(gpus), pods=on_gpus, other_pods=others)
 
     def rule(request: BaseHTTPRequestHandler) -> None:
         nonce = next(iter(parse_qs(urlparse(request.path).query).get("confirm", ())), None)

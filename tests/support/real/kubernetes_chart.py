@@ -1,12 +1,16 @@
 """What the Helm chart gives its controller in a cluster: the roles, and the policy that narrows them."""
 
 import itertools
-from collections.abc import Iterable, Sequence
+import os
+import subprocess
+import sys
+import sysconfig
+from collections.abc import Iterable, Mapping, Sequence
 from typing import Any
 
 import yaml
 
-from tests.support.paths import GOLDEN
+from tests.support.paths import GOLDEN, ROOT
 from tests.support.real.agents import eventually
 from tests.support.real.kubernetes import Account, ControlPlane
 from tests.support.real.kubernetes_api import ApiError, Object
@@ -109,3 +113,37 @@ def patches() -> dict[str, Object]:
 def _in_pods(**spec: object) -> Object:
     """A change of the pods' template."""
     return {"spec": {"template": {"spec": spec}}}
+
+
+def chart_agent(rendered: str) -> tuple[list[str], dict[str, Any], set[str]]:
+    """How the chart, or the kustomize base, starts its agent: with which rights, settings, and folders of the host."""
+    objects = [each for each in yaml.safe_load_all((GOLDEN / "helm" / rendered).read_text(encoding="utf-8")) if each]
+    (agent,) = (each for each in objects if each["kind"] == "DaemonSet")
+    (settings,) = (
+        each["data"]["gpuwatch.yaml"]
+        for each in objects
+        if each["kind"] == "ConfigMap" and each["metadata"]["name"].startswith("gpuwatch-agent")
+    )
+    pod = agent["spec"]["template"]["spec"]
+    container = next(each for each in pod["containers"] if each["name"] == "agent")
+    its, own = pod["securityContext"], container["securityContext"]
+    assert pod["hostPID"]
+    assert own["capabilities"] == {"drop": ["ALL"]}
+    groups = ",".join(map(str, [its["fsGroup"], *its["supplementalGroups"]]))
+    user = [f"--reuid={its['runAsUser']}", f"--regid={its['runAsGroup']}", f"--groups={groups}"]
+    rights = ["--bounding-set=-all", "--inh-caps=-all", "--no-new-privs"]
+    folders = {each["mountPath"] for each in container["volumeMounts"]}
+    return ["setpriv", *user, *rights], yaml.safe_load(settings)["agent"], folders
+
+
+def python_of(rights: Sequence[str]) -> tuple[str, Mapping[str, str]] | None:
+    """A Python that can start itself with these rights, and what it needs to find all that is installed here."""
+    found = {"PYTHONPATH": f"{ROOT}:{sysconfig.get_path('purelib')}", "PYTHONDONTWRITEBYTECODE": "1"}
+    again = "import os, sys; os.execv(sys.executable, [sys.executable, '-c', 'import gpuwatch.agent.launch, msgspec'])"
+    version = f"python3.{sys.version_info.minor}"
+    for each in (sys.executable, f"/usr/local/bin/{version}", f"/usr/bin/{version}"):
+        command = [*rights, each, "-c", again]
+        environment = {**os.environ, **found}
+        if not subprocess.run(command, env=environment, capture_output=True, check=False, cwd="/").returncode:
+            return each, found
+    return None
