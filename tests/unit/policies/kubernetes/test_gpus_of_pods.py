@@ -77,7 +77,7 @@ def pod_of(node: Node, number: int) -> Pod:
     return node.kubernetes.pods[number]
 
 
-def gpus_of(node: Node, number: int) -> list[int | None]:
+def gpus_of(node: Node, number: int) -> list[int]:
     """The GPUs that a pod has for certain."""
     found = holding(node, pod_of(node, number))
     return [] if found is None else sorted(gpu.index or 0 for gpu in found.sure)
@@ -87,7 +87,7 @@ BUSY, IDLE, PARKED, UNKNOWN = State.BUSY, State.IDLE, State.PARKED, State.UNKNOW
 FOUR_BUSY = [BUSY] * 4 + [IDLE] * 4
 
 # What a real node shows, what a pod is then said to do, and who would be hurt otherwise.
-CASES = {
+CASES: dict[str, tuple[Node, dict[int, tuple[list[int], State]]]] = {
     "A works on four of eight, B of four shows none: B has the others": (
         a_host(FOUR_BUSY, Asks(devices=4, on=(0, 1, 2, 3)), Asks(devices=4)),
         {0: ([0, 1, 2, 3], BUSY), 1: ([4, 5, 6, 7], IDLE)},
