@@ -68,9 +68,9 @@ class AgentCore:
     ) -> None:
         """Begin without readings: the verdict is unknown until a cycle is complete.
 
-        `host` returns the evidence of the host at a moment of the monotonic clock, `local_disks`, `cpu_utilization` and
-        `login_free` what is known of these, `blind` what this agent cannot see, `service_pids` which of the processes
-        on GPUs are surely the machine's own, `owner` whose a pid is, `pods` those of each GPU, and others. None waits.
+        `host` returns the host's evidence at a moment of the monotonic clock, `local_disks`, `cpu_utilization` and
+        `login_free` what is known of these, `blind` what this agent cannot see. `service_pids` returns the processes on
+        GPUs that are the machine's own, `owner` the owner of a pid, `pods` those of each GPU and others. None may wait.
         """
         self.node_id = node_id
         self.on_publish: Callable[[], None] = lambda: None  # called by the feeding thread; must not wait

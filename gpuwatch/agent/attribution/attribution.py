@@ -101,7 +101,7 @@ class Attribution:
         return None if view is None else {**view.gpu_pods, **(view.others or {})}
 
     def others(self) -> frozenset[str] | None:
-        """The uids of the pods that may have been given GPUs, besides those that have; None: there are none."""
+        """The uids of the pods that may have been given GPUs, besides those that have; None: no other pod."""
         view = self.view()
         return None if view is None or view.others is None else frozenset(view.others)
 
