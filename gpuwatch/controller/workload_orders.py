@@ -14,9 +14,10 @@ from gpuwatch.ledger import Ledger, LedgerError
 from gpuwatch.ledger.settings import LedgerSettings
 from gpuwatch.model.decision import Observation
 from gpuwatch.model.duration import format_duration, format_time
-from gpuwatch.model.kubernetes import SNOOZE_UNTIL, workloads_kept
+from gpuwatch.model.kubernetes import SNOOZE_UNTIL
 from gpuwatch.model.orders import Snooze
 from gpuwatch.model.slips import nearest
+from gpuwatch.model.workload_snoozes import workloads_kept
 from gpuwatch.policies.kubernetes.workload_use import WorkloadUse, workloads
 from gpuwatch.policies.kubernetes.workload_words import id_of, typed_name, workload_of_id
 from gpuwatch.runtime.clock import Clock

@@ -14,7 +14,6 @@ from gpuwatch.model.budget import BudgetState
 from gpuwatch.model.cloud_notice import Interruption
 from gpuwatch.model.duration import format_time
 from gpuwatch.model.fleet import Fleet, Node
-from gpuwatch.model.kubernetes import with_snoozes
 from gpuwatch.model.life import Life, PoolMachines
 from gpuwatch.model.measurement import Answers, BatchPast, MetricValue, OffersPast, Pauses, Restarts
 from gpuwatch.model.money import Price, key_of_node, price_name
@@ -26,6 +25,7 @@ from gpuwatch.model.sensors import Unproven, unproven_by_pool
 from gpuwatch.model.stops import StopAnswer, why_not_ours
 from gpuwatch.model.undone import Undone
 from gpuwatch.model.verbs import ADDITIONS, REMOVAL_STEPS, REMOVALS, Verb
+from gpuwatch.model.workload_snoozes import with_snoozes
 
 __all__ = ["ADDITIONS", "DECISION_TAG", "FINAL", "LAUNCHED_AT", "NOTIFIED_TAG", "NOT_DONE", "REMOVALS"]
 __all__ += ["REMOVAL_STEPS", "SETTLE_TIMEOUT", "Advice", "Answer", "Decision", "DesiredNodes", "Done", "Intent"]

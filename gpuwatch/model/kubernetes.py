@@ -4,13 +4,11 @@ What a GPU really does is the agent's word and stands elsewhere (`Node.signal`):
 """
 
 from collections.abc import Iterable, Mapping
-from dataclasses import dataclass, field, replace
+from dataclasses import dataclass, field
 from datetime import datetime
 from enum import StrEnum
 from functools import cached_property
 from typing import Literal
-
-from gpuwatch.model.orders import Snooze
 
 # What people and gpuwatch write on nodes, pods, workloads and namespaces.
 PREFIX = "gpuwatch.io/"
@@ -376,26 +374,3 @@ class Drain:
     evicted: tuple[str, ...] = ()
     refused: Mapping[str, str] = field(default_factory=dict)
     left: int = 0  # pods that are still there, those that are ending included
-
-
-def workloads_kept(orders: Iterable[Snooze]) -> dict[str, datetime]:
-    """Return until when workloads are kept by these orders, by their ids."""
-    return {each.node_id: each.until for each in orders if is_workload(each.node_id)}
-
-
-def with_snoozes(node: KubernetesNode, orders: Iterable[Snooze]) -> KubernetesNode:
-    """The node as decisions see it: of a workload's annotations and the order about it the later time counts."""
-    until = workloads_kept(orders)
-    if not until:
-        return node
-    return replace(
-        node, pods=tuple(_with_snooze(pod, until.get(workload_id(node.cluster, pod.workload))) for pod in node.pods)
-    )
-
-
-def _with_snooze(pod: Pod, until: datetime | None) -> Pod:
-    """One pod, with its workload snoozed at least until then."""
-    annotated = pod.workload.snoozed_until
-    if until is None or (annotated is not None and annotated >= until):
-        return pod
-    return replace(pod, workload=replace(pod.workload, snoozed_until=until))

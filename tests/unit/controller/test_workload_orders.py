@@ -10,8 +10,8 @@ from hypothesis import strategies as st
 from gpuwatch.controller.workload_orders import Kept, SnoozeTooLongError, UnknownWorkloadError, keep_workload, let_go
 from gpuwatch.model.activity import State
 from gpuwatch.model.decision import Status, Verb
-from gpuwatch.model.kubernetes import with_snoozes
 from gpuwatch.model.orders import Snooze
+from gpuwatch.model.workload_snoozes import with_snoozes
 from tests.support.builders.clusters import (
     ENDING,
     ClusterDesk,
