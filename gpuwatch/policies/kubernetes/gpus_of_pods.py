@@ -105,7 +105,8 @@ def _free_gpus(verdict: NodeVerdict, known: KubernetesNode) -> tuple[GpuVerdict,
             lacks[name] -= 1
         if not its:
             free.append(gpu)
-    possible = all(each >= 0 for each in lacks.values()) and sum(lacks.values()) <= len(free)
+    asked = sum(pod.devices or 0 for pod in known.pods)
+    possible = all(each >= 0 for each in lacks.values()) and asked <= len(verdict.gpus)
     return tuple(free) if possible else None
 
 
