@@ -13,6 +13,7 @@ from gpuwatch.model.readable import legible, quantity_text
 
 _LONGEST_NAME = 64
 _LONGEST_NOTE = 160
+LATER = "; later: "  # what follows in a note comes too late to keep the node
 
 # What a state is in a sentence about the past: "…, after cpu was busy".
 _WAS = {
@@ -23,6 +24,12 @@ _WAS = {
     State.UNKNOWN: "made its use unknown",
     State.IDLE: "was idle",
 }
+
+
+def later_text(activity: Activity) -> str | None:
+    """What is due on a node too late to keep it; None: nothing is known."""
+    notes = ((each.note or "").partition(LATER)[2] for each in activity.evidence)
+    return next((legible(note, _LONGEST_NOTE) for note in notes if note), None)
 
 
 def owner_text(owner: WorkOwner | None) -> str | None:

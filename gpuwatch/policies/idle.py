@@ -26,7 +26,7 @@ from fnmatch import fnmatchcase
 from gpuwatch.model.activity import Activity, State
 from gpuwatch.model.decision import Advice, Observation, Proposal, Reason, Step, Verb
 from gpuwatch.model.duration import format_duration
-from gpuwatch.model.evidence_text import last_text
+from gpuwatch.model.evidence_text import last_text, later_text
 from gpuwatch.model.fleet import Node, NodeState
 from gpuwatch.model.measurement import Restarts
 from gpuwatch.model.promise import Notice
@@ -209,6 +209,7 @@ def _waiting(node: Node, observation: Observation, rules: IdleRules, office: Off
         longer = node.activity.state is State.IDLE and rules.owner_grace_period > rules.grace_period
         asks = question_words(node, observation) if longer else ""
         asks += grace_words(node, observation, rules, office)
+        asks += "" if (later := later_text(node.activity)) is None else f" Later: {later}."
         sentence = f"It has been {is_} for {held}, longer than {format_duration(wait)}{why}.{loss_words(node)}{asks}"
         said = make_step(node, Verb.NOTICE, "candidate", sentence, "Any activity on it.")
         return notices.promising(said, then, node, grace)

@@ -10,11 +10,14 @@ Rules, all of them:
 4. It is hum while it does as on its earlier days: no longer, no more often, and with no more cores and bytes than twice
    their median. What is new, what grows and what is far above its own past is work.
 5. What held a GPU within the week, itself or what it began, is never hum.
-6. What stays for days is hum only where it uses little (`_STEADY_CORES`): a computation that takes a week is work.
+6. What began on a GPU at the same time of three days in a row, or of a weekday in two weeks, is due at that time again,
+   until it has stayed away for an hour. The same time is a quarter of an hour more or less. What has stayed away at a
+   time at which it came a week ago is not due at any other one.
+7. What stays for days is hum only where it uses little (`_STEADY_CORES`): a computation that takes a week is work.
 """
 
 from collections.abc import Collection, Iterable, Mapping
-from dataclasses import dataclass, replace
+from dataclasses import dataclass, field, replace
 from statistics import median
 from typing import NamedTuple
 
@@ -32,6 +35,10 @@ _TIMES_USUAL = 2.0
 _LEAST_CORES, _LEAST_BYTES_PER_SECOND = 0.02, 10e3
 _LEAST_SECONDS = 60.0
 _LONGEST_RUN_SECONDS = 4 * _HOUR
+_SAME_TIME_SECONDS, _LATE_SECONDS = 900.0, _HOUR
+_PERIODS = ((DAY_SECONDS, 3), (7 * DAY_SECONDS, 2))  # with the starts in a row that are needed
+_BEGINS_KEPT_SECONDS = 15 * DAY_SECONDS
+_MOST_BEGINS, MOST_STARTERS = 16, 64
 _STEADY_CORES, _STEADY_BYTES_PER_SECOND = 0.3, 4e3
 
 
@@ -77,11 +84,25 @@ class Run:
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
+class Due:
+    """A program that used a GPU at this time before, and so may come at `at`; `starts` is how often it came."""
+
+    key: str
+    at: float
+    period_seconds: float
+    starts: int
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
 class Week:
-    """What is remembered of a host: the seconds that were watched of each day, and its programs by what they are."""
+    """What is remembered of a host: the seconds that were watched of each day, and its programs by what they are.
+
+    `begins` are the times at which programs without a terminal began that held a GPU, oldest first.
+    """
 
     watched: Mapping[int, float]
     habits: Mapping[str, Habit]
+    begins: Mapping[str, tuple[float, ...]] = field(default_factory=dict)
 
     def after_look(self, at: float, gap: float, runs: Mapping[str, Run], on_gpu: Collection[str]) -> "Week":
         """The week after one more look, `gap` seconds after the one before, in which the GPUs' holders were listed."""
@@ -98,7 +119,27 @@ class Week:
             habits = {key: each for key, each in habits.items() if each.newest_day >= oldest or each.had_gpu(at)}
             newest = sorted(habits, key=lambda key: habits[key].worth(at), reverse=True)
             habits = {key: habits[key] for key in newest[:MOST_PROGRAMS]}
-        return Week(watched=watched, habits=habits)
+        return replace(self, watched=watched, habits=habits)
+
+    def after_begins(self, at: float, begun: Mapping[str, float]) -> "Week":
+        """The week with what began to use a GPU, and when."""
+        begins = dict(self.begins)
+        for key, since in begun.items():
+            known = begins.get(key, ())
+            if all(abs(since - each) > _SAME_TIME_SECONDS for each in known):
+                begins[key] = (*known, since)[-_MOST_BEGINS:]
+        if len(begins) > MOST_STARTERS or any(at - each[0] > _BEGINS_KEPT_SECONDS for each in begins.values()):
+            young = {
+                key: tuple(one for one in each if at - one <= _BEGINS_KEPT_SECONDS) for key, each in begins.items()
+            }
+            newest = sorted(filter(young.get, young), key=lambda key: young[key][-1], reverse=True)
+            begins = {key: young[key] for key in newest[:MOST_STARTERS]}
+        return self if begins == self.begins else replace(self, begins=begins)
+
+    def due(self, at: float) -> tuple[Due, ...]:
+        """What is due at that time or later, by rule 6; the next one of each program."""
+        found = (_next_due(key, each, at) for key, each in self.begins.items())
+        return tuple(sorted((each for each in found if each is not None), key=lambda each: (each.at, each.key)))
 
     def hum_of(self, key: str, run: Run, at: float) -> str | None:
         """That a program which comes and goes is hum, in words; None: it is work."""
@@ -148,6 +189,31 @@ class Week:
 
 
 EMPTY = Week(watched={}, habits={})
+
+
+def _next_due(key: str, begins: tuple[float, ...], at: float) -> Due | None:
+    """When a program is due next, by its starts; None: it keeps no time, or no longer comes when it came a week ago."""
+    found: list[Due] = []
+    newest, week = begins[-1], 7 * DAY_SECONDS
+    if any(newest + _SAME_TIME_SECONDS < each + week < at - _LATE_SECONDS for each in begins):
+        return None
+    for period, needed in _PERIODS:
+        for last in begins:
+            starts, before = 1, last
+            while (earlier := _a_period_before(before, period, begins)) is not None:
+                starts, before = starts + 1, earlier
+            due = last + period
+            if starts >= needed and at <= due + _LATE_SECONDS and not _came(due, begins):
+                found.append(Due(key=key, at=due, period_seconds=period, starts=starts))
+    return min(found, key=lambda each: each.at, default=None)
+
+
+def _a_period_before(begun: float, period: float, begins: tuple[float, ...]) -> float | None:
+    return next((each for each in begins if abs(begun - period - each) <= _SAME_TIME_SECONDS), None)
+
+
+def _came(due: float, begins: tuple[float, ...]) -> bool:
+    return any(abs(each - due) <= _SAME_TIME_SECONDS for each in begins)
 
 
 def _habit_after(habit: Habit, today: int, run: Run) -> Habit:

@@ -16,14 +16,17 @@ import os
 from binascii import crc32
 from collections.abc import Collection, Mapping
 from dataclasses import dataclass, replace
+from datetime import UTC, datetime
 from pathlib import Path
 from re import compile as expression
 
 import msgspec
 
-from gpuwatch.agent.activity.days import DAY_SECONDS, EMPTY, HUM, KEPT_DAYS, MOST_PROGRAMS, Run, Week
+from gpuwatch.agent.activity.days import DAY_SECONDS, EMPTY, HUM, KEPT_DAYS, MOST_PROGRAMS, MOST_STARTERS, Run, Week
+from gpuwatch.agent.attribution.process import user_name
 from gpuwatch.agent.evidence.base import Moment, Roots, UnseenError
 from gpuwatch.agent.evidence.files import ENDED, read_small
+from gpuwatch.agent.evidence.scheduled.planned import Planned
 from gpuwatch.agent.processes import kinds
 from gpuwatch.agent.processes.process import Kind, Process, ProcessView, from_cron
 
@@ -32,6 +35,7 @@ _LOG = logging.getLogger(__name__)
 _SAVE_SECONDS = 600.0
 _SPAN_SECONDS = 10.0  # over which what a program uses is measured
 _STAYS_SECONDS = 3600.0
+_YOUNG_SECONDS = 3600.0  # what has held a GPU for longer began before the agent looked
 _MOST_CANDIDATES = 1024  # a machine with more programs of people is not at rest
 _LARGEST_FILE = 1 << 20
 _FIRST_PERSON, _NOBODY = 1000, 65534
@@ -39,6 +43,7 @@ _NUMBERS = expression(rb"[0-9]+")
 _TICKS_PER_SECOND = os.sysconf("SC_CLK_TCK")
 _WORK_RULES = frozenset({"model server or tool", "batch job", "batch system", "Slurm job", "container"})
 _MOST_PARENTS = 32
+_LATEST = 1e11  # in seconds since 1970
 _MOST_CORES, _MOST_BYTES_PER_SECOND = 4096.0, 1e12  # that a sound file may say
 
 _Key = tuple[int, int]  # pid and start
@@ -116,7 +121,7 @@ class Habits:
             if (run := self._run(view.processes[pid], group, now, used, uptime))
         }
         keys = {pid: key for pid in runs if (key := self._key(view.processes[pid], view.processes)) is not None}
-        self._note(view, now, {keys[pid]: runs[pid] for pid in keys})
+        self._note(view, now, {keys[pid]: runs[pid] for pid in keys}, uptime)
         at, hum, steady = now.at.timestamp(), dict[int, Process](), dict[int, str]()
         for pid, key in keys.items():
             if pid in trees and (words := self.week.hum_of(key, runs[pid], at)) is not None:
@@ -128,7 +133,7 @@ class Habits:
         self._forget(view)
         return hum
 
-    def _note(self, view: ProcessView, now: Moment, runs: Mapping[str, Run]) -> None:
+    def _note(self, view: ProcessView, now: Moment, runs: Mapping[str, Run], uptime: float) -> None:
         """Remember what was seen, and write it now and then."""
         last, at = self._looked_at, now.monotonic_seconds
         self._looked_at = at
@@ -138,10 +143,39 @@ class Habits:
             for process in _line_of(pid, view.processes)
             if (key := self._key(process, view.processes)) is not None
         }
-        self.week = self.week.after_look(now.at.timestamp(), 0.0 if last is None else max(0.0, at - last), runs, on_gpu)
+        wall = now.at.timestamp()
+        self.week = self.week.after_look(wall, 0.0 if last is None else max(0.0, at - last), runs, on_gpu)
+        self.week = self.week.after_begins(wall, self._begins_on_gpus(view, now, uptime))
         if self._file is not None and at - self._saved_at >= _SAVE_SECONDS:
             self._saved_at = at
             self._file.save(self.week)
+
+    def _begins_on_gpus(self, view: ProcessView, now: Moment, uptime: float) -> dict[str, float]:
+        """What holds a GPU and has no terminal, and when it began: with the first of those that it began."""
+        gpu, found = now.gpu_pids or frozenset(), dict[str, float]()
+        for process in (view.processes[pid] for pid in sorted(gpu) if pid in view.processes):
+            age = uptime - process.started_ticks / _TICKS_PER_SECOND
+            if process.tty or process.parent in gpu or age > _YOUNG_SECONDS:
+                continue
+            key = self._key(process, view.processes)
+            if key is not None:
+                uid, _, words = key.split(" ", 2)  # its container and its session are others each time
+                found.setdefault(f"{uid} {words}", now.at.timestamp() - age)
+        return found
+
+    def due(self, now: Moment) -> list[Planned]:
+        """What used a GPU at this time before, as work that is planned."""
+        return [
+            Planned(
+                what=f"{user_name(int(uid)) or uid}'s {words.rpartition(' ')[0]}, which began on a GPU at that time "
+                f"{each.starts} {'days' if each.period_seconds == DAY_SECONDS else 'weeks'} in a row,",
+                user=user_name(int(uid)),
+                due=datetime.fromtimestamp(each.at, UTC),
+                period_seconds=each.period_seconds,
+            )
+            for each in self.week.due(now.at.timestamp())
+            for uid, _, words in (each.key.partition(" "),)
+        ]
 
     def _staying(self, view: ProcessView, trees: Mapping[int, list[Process]], uptime: float) -> list[Process]:
         """Rule 2: people's programs that are an hour old and in no job of the machine's own."""
@@ -254,6 +288,9 @@ def _is_sound(week: Week) -> bool:
     return (
         len(week.habits) <= MOST_PROGRAMS
         and all(0.0 <= seconds <= most for seconds in week.watched.values())
+        and len(week.begins) <= MOST_STARTERS
+        and all(key.partition(" ")[0].isdecimal() and begins for key, begins in week.begins.items())
+        and all(0.0 <= each <= _LATEST for begins in week.begins.values() for each in begins)
         and all(
             len(habit.days) <= KEPT_DAYS + 1
             and all(
@@ -282,7 +319,7 @@ def _trees(processes: Mapping[int, Process]) -> dict[int, list[Process]]:
 
 
 def _is_own_job(process: Process, processes: Mapping[int, Process]) -> bool:
-    """Rule 1."""
+    """Whether a process is a job of the machine's own (rule 1)."""
     placement = process.placement
     if process.kind is not Kind.PEOPLE and process.rule != kinds.CRON_JOB:
         return False

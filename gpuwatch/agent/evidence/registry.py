@@ -13,6 +13,7 @@ from gpuwatch.agent.evidence import logins
 from gpuwatch.agent.evidence.base import HostSignal, Moment, Roots, UnseenError, make_finding, run
 from gpuwatch.agent.evidence.connections import Connections
 from gpuwatch.agent.evidence.gpu_process_cpu import GpuProcessCpu
+from gpuwatch.agent.evidence.habits import Habits
 from gpuwatch.agent.evidence.host_load import Cpu, Disk, Network
 from gpuwatch.agent.evidence.inhibitors import Inhibitors
 from gpuwatch.agent.evidence.jupyter import Jupyter
@@ -61,6 +62,7 @@ class Around:
     gpu_pods: Callable[[], Mapping[str, str | None] | None] = dict
     packages: PackageOwners | None = None
     pool: PoolMemory = field(default_factory=PoolMemory)
+    habits: Habits | None = None
     _made: dict[str, HostSignal] = field(default_factory=dict)
 
     def is_on(self, name: str) -> bool:
@@ -90,6 +92,7 @@ def _processes(here: Around) -> Processes:
         pool=here.pool,
         pods=lambda: tuple(here.gpu_pods() or ()),
         packages=here.packages,
+        habits=here.habits,
         on_look=(lambda *_: None) if scheduled is None else scheduled.runs.note,
     )
 
@@ -116,7 +119,11 @@ SIGNALS: dict[str, Callable[[Around], HostSignal]] = {
     "jupyter": lambda here: Jupyter(here.settings.jupyter, here.roots, here.settings.deadline),
     "slurm": lambda here: Slurm(here.settings.slurm, here.roots, here.settings.deadline),
     "scheduled": lambda here: Scheduled(
-        here.settings.scheduled, here.roots, here.settings.deadline, packages=here.packages
+        here.settings.scheduled,
+        here.roots,
+        here.settings.deadline,
+        packages=here.packages,
+        due=(lambda _: ()) if here.habits is None else here.habits.due,
     ),
     "snooze": lambda here: Snoozes(here.settings.snooze, here.roots),
     "command": lambda here: Command(here.settings.command, here.settings.deadline),
@@ -155,9 +162,10 @@ class HostSignals:
             workloads=workloads,
             services=services,
             gpu_pods=gpu_pods,
-            pool=PoolMemory((roots or Roots()).proc),
+            pool=PoolMemory(its.proc),
+            habits=Habits(its),
         )
-        self.pool = here.pool
+        self.pool, self._habits = here.pool, here.habits
         self._watched: dict[str, Watched] = {}
         for name in SIGNALS:
             self._watch(name, here.signal_named(name), after_gpus=name == GpuProcessCpu.name)
@@ -209,15 +217,15 @@ class HostSignals:
 
     def keep_days(self, path: Path) -> None:
         """Remember over a restart what programs do day by day, in that file; to be called before `start`."""
-        if self._processes is not None:
-            self._processes.habits.keep_in(path)
+        if self._processes is not None and self._habits is not None:
+            self._habits.keep_in(path)
 
     def stop(self) -> None:
         """Stop looking for host evidence."""
         self.watcher.stop()
         self.blind.stop()
-        if self._processes is not None:
-            self._processes.habits.save()
+        if self._habits is not None:
+            self._habits.save()
 
     def evidence(self, now_monotonic: float) -> tuple[Evidence, ...]:
         """What every signal says at that moment; never waits."""

@@ -87,6 +87,7 @@ class Processes:
         packages: PackageOwners | None = None,
         on_look: Callable[[ProcessView, Collection[int], float], None] = lambda *_: None,
         shells: ShellLooks | None = None,
+        habits: Habits | None = None,
     ) -> None:
         """`workloads` and `services` are the administrator's patterns of processes.
 
@@ -109,7 +110,7 @@ class Processes:
         self._looks: deque[tuple[float, Mapping[_Key, Used]]] = deque()
         self._begun: dict[tuple[_Key, str], tuple[float, int]] = {}  # by parent and name: last seen, pid
         self._first, self._past = True, OwnPast()
-        self.habits = Habits(roots)
+        self.habits = habits or Habits(roots)
         self._before: _Before = None
         self._pods, self._on_look = pods, on_look
         self._sandboxes = Sandboxes()

@@ -1,5 +1,7 @@
 """The signal `scheduled`: work that people queued for later on this host keeps the node."""
 
+from collections.abc import Callable, Collection
+
 from gpuwatch.agent.evidence.base import Moment, Roots, make_finding, several
 from gpuwatch.agent.evidence.scheduled.at_jobs import AtJobs
 from gpuwatch.agent.evidence.scheduled.crontabs import ContainedCrontabs, Crontabs
@@ -11,6 +13,7 @@ from gpuwatch.agent.evidence.scheduled.timers import Timers, UserTimers
 from gpuwatch.agent.evidence.settings import ScheduledSettings
 from gpuwatch.agent.processes.packages import PackageOwners
 from gpuwatch.model.activity import Evidence, State, WorkOwner
+from gpuwatch.model.evidence_text import LATER
 
 _SETTING = "agent.evidence.scheduled"
 _SHARE_OF_DEADLINE = 0.5  # systemctl's, so that the files can still be read when it did not answer
@@ -39,8 +42,13 @@ class Scheduled:
         deadline_seconds: float,
         systemctl: str | None = None,
         packages: PackageOwners | None = None,
+        due: Callable[[Moment], Collection[Planned]] = lambda _: (),
     ) -> None:
-        """`systemctl` is the program to ask; None: the one on the PATH. `packages` knows the owners of files."""
+        """`systemctl` is the program to ask; None: the one on the PATH. `packages` knows the owners of files.
+
+        `due` is what the last days have shown to come at its time.
+        """
+        self._due = due
         self._horizons = Horizons(
             recurring_seconds=settings.horizon,
             once_seconds=settings.once_horizon,
@@ -71,6 +79,7 @@ class Scheduled:
             self._user_timers.read(found, now)
         if "events" in self._sources:
             self._events.read(found, now)
+        found.planned += (learned := self._due(now))
         kept = sorted(
             (each for each in found.planned if each.keeps(now.at, self._horizons) is Keeps.NODE),
             key=lambda each: (each.due is not None, each.due and each.due.timestamp(), each.what),
@@ -94,7 +103,8 @@ class Scheduled:
         new = [each for each in often if self.runs.unknown(each, now.monotonic_seconds)]
         if new:
             return (self._recurs(State.OCCUPIED, new, "; what its runs do was not seen yet"),)
-        return (make_finding(self, State.IDLE, self._nothing(found.planned, now)),)
+        later = [each for each in (*learned, *found.planned) if each in learned or each.persons]
+        return (make_finding(self, State.IDLE, self._nothing(found.planned, now) + self._later(later, now)),)
 
     def _waits(self, standing: list[Standing]) -> Evidence:
         owner = WorkOwner(user=standing[0].user, unit=standing[0].unit)
@@ -120,6 +130,18 @@ class Scheduled:
             owner=WorkOwner(user=first.user, unit=first.unit),
             setting=f"{_SETTING}.once_horizon" if once else f"{_SETTING}.horizon",
         )
+
+    def _later(self, planned: Collection[Planned], now: Moment) -> str:
+        """What of somebody's comes later than the horizon, for the notice."""
+        ahead = sorted(
+            {
+                each.sentence(now.at): each.due
+                for each in planned
+                if each.keeps(now.at, self._horizons) is Keeps.NOTHING_LATER
+            }.items(),
+            key=lambda item: (item[1] is None, item[1] and item[1].timestamp(), item[0]),
+        )
+        return LATER + several([sentence for sentence, _ in ahead], 2) if ahead else ""
 
     def _nothing(self, planned: list[Planned], now: Moment) -> str:
         """What was looked at, and what of it does not count."""

@@ -1,5 +1,6 @@
 """What days have shown of programs decides at a look: hum is the machine's own, and what stays at rest is no work."""
 
+from dataclasses import replace
 from pathlib import Path
 
 import pytest
@@ -7,10 +8,12 @@ import pytest
 from gpuwatch.agent.activity.days import DAY_SECONDS, EMPTY, Run, Week
 from gpuwatch.agent.evidence.base import Moment
 from gpuwatch.agent.evidence.habits import HabitsFile
-from gpuwatch.agent.evidence.settings import WorkSettings
+from gpuwatch.agent.evidence.scheduled.signal import Scheduled
+from gpuwatch.agent.evidence.settings import ScheduledSettings, WorkSettings
 from gpuwatch.agent.evidence.work import Processes
 from gpuwatch.agent.processes.process import Kind
-from gpuwatch.model.activity import Evidence, State
+from gpuwatch.model.activity import Activity, Evidence, State
+from gpuwatch.model.evidence_text import later_text
 from tests.support.fakes.host import FolderHost
 from tests.support.fakes.proc_files import CONTAINER, put_process
 from tests.support.fakes.shells import MadeShells
@@ -186,6 +189,8 @@ def test_the_memory_outlives_the_agent(host: Host, tmp_path: Path) -> None:
         b'{"watched": {"20000": 1e9}, "habits": {}}',
         b'{"watched": {}, "habits": {"0 cron x 1": {"days": [[20000, 1, 60, 1e300, 1]]}}}',
         b'{"watched": {}, "habits": {"0 cron x 1": {"days": [[20000, 1, -60, 1, 1]]}}}',
+        b'{"watched": {}, "habits": {}, "begins": {"1001 python3 1": [1e300]}}',
+        b'{"watched": {}, "habits": {}, "begins": {"python3": [1]}}',
         b"[" * 100_000,
     ],
 )
@@ -208,3 +213,51 @@ def test_a_folder_that_cannot_be_written_is_said_once(tmp_path: Path, caplog: py
     for _ in range(2):
         file.save(Week(watched={}, habits={}))
     assert caplog.text.count("will not outlive this agent") == 1
+
+
+NIGHT = "/user.slice/user-1001.slice/session-7.scope"
+
+
+def test_what_begins_on_a_gpu_without_a_terminal_is_noted_once(host: Host) -> None:
+    """A training that another machine's scheduler begins by SSH, with its workers; not what somebody types."""
+    host.put(500, "python3", age=30.0, uid=1001, cgroup=NIGHT)
+    host.put(501, "python3", age=20.0, uid=1001, cgroup=NIGHT, parent=500)
+    host.put(502, "python3", age=20.0, uid=1002, cgroup=NIGHT, tty=34816)
+    host.put(503, "python3", age=3 * DAY_SECONDS, uid=1003, cgroup=NIGHT)
+    for _ in range(3):
+        host.look(frozenset({500, 501, 502, 503}))
+    ((key, begins),) = host.signal.habits.week.begins.items()
+    assert key.startswith("1001 python3 ")
+    assert len(begins) == 1
+    assert begins[0] == pytest.approx(host.host.clock.now().timestamp() - 60.0, abs=1.0)
+
+
+def scheduled(host: Host) -> Evidence:
+    """What the signal of queued work says now."""
+    settings = ScheduledSettings(sources=())
+    signal = Scheduled(settings, host.host.roots, 5.0, due=host.signal.habits.due)
+    (found,) = signal.find_evidence(Moment(at=host.host.clock.now(), monotonic_seconds=host.host.clock.monotonic()))
+    return found
+
+
+def test_what_is_due_keeps_the_machine_and_is_named(host: Host) -> None:
+    """Three nights in a row: as a job of the machine's own crontab would, from its horizon on."""
+    now, habits = host.host.clock.now().timestamp(), host.signal.habits
+    for day in (3, 2, 1):
+        habits.week = habits.week.after_begins(now, {"0 train.py 1a2b3c4d": now - day * DAY_SECONDS + 7200.0})
+    found = scheduled(host)
+    assert found.says is State.BUSY
+    assert "root's train.py, which began on a GPU at that time 3 days in a row, is due at" in (found.note or "")
+    assert found.observed == pytest.approx(7200.0)
+
+
+def test_what_is_due_in_days_is_named_and_keeps_nothing(host: Host) -> None:
+    """A weekly job: the notice says that it comes."""
+    now, habits = host.host.clock.now().timestamp(), host.signal.habits
+    for day in (11, 4):
+        habits.week = habits.week.after_begins(now, {"0 train.py 1a2b3c4d": now - day * DAY_SECONDS})
+    found = scheduled(host)
+    assert found.says is State.IDLE
+    activity = Activity(state=State.IDLE, since=None, held_seconds=0.0, evidence=(found,))
+    assert "2 weeks in a row, is due at" in (later_text(activity) or "")
+    assert later_text(replace(activity, evidence=())) is None
