@@ -46,7 +46,9 @@ def objection_to(
         return "the cloud no longer lists it"
     asked = target_cluster_node.machine_in_cluster(parts, node, None if seen is None else seen.kubernetes)
     if not isinstance(asked, str):
-        asked = target_slurm_node.machine_in_slurm(parts, asked, None if seen is None else seen.slurm)
+        asked = target_slurm_node.machine_in_slurm(
+            parts, asked, None if seen is None else seen.slurm, observation.fleet
+        )
     if isinstance(asked, str):
         return asked
     node, signal = asked, asked.signal

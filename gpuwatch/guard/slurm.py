@@ -35,8 +35,10 @@ def slurm_node(case: Case) -> Finding:
 
     In a pool of `slurm.pools` each machine must be known as one node of Slurm (P1). A node with jobs, one that is
     planned or reserved for a job, and one that Slurm shows as down or not responding stays. So does a node that
-    somebody else has drained: that person works on it (P20). Right before each removal Slurm is asked again about the
-    node. A stopped machine has no jobs.
+    somebody else has drained: that person works on it (P20). So does a node that a waiting job may need, with the job
+    in the sentence: docs/slurm.md says how many nodes one job holds. A node of a reservation stays for a week before it
+    begins. If nobody knows which jobs wait, nothing is removed. Right before each removal Slurm is asked again. A
+    stopped machine has no jobs.
 
     Wait for its jobs. The person who drained it resumes it: `scontrol update NodeName=NODE State=RESUME`.
     """
@@ -50,6 +52,11 @@ def slurm_node(case: Case) -> Finding:
         return refuse(f"Somebody has drained it in Slurm{reason}.", "Its person resumes it; then a new notice comes.")
     if not known.rests:
         return refuse(f"Slurm shows it {known.state}.", "It must be idle for Slurm, too.")
+    if known.wanted_by is not None:
+        return refuse(known.wanted_by, "Once that job runs, or waits no more.")
+    seen = case.observation.fleet.slurm
+    if seen is not None and seen.queue_doubt is not None:
+        return refuse(seen.queue_doubt, "`squeue` must answer; slurm.squeue says where it is.")
     return allow(f"Slurm shows it {known.state}.")
 
 

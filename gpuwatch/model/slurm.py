@@ -49,6 +49,12 @@ class SlurmNode:
     doubt: str | None = None
     gpus: int | None = None  # whole ones that Slurm can give to jobs
     jobs: tuple[SlurmJob, ...] = ()  # those that hold GPUs on it, where Slurm is asked for jobs
+    # What jobs may ask for; where a round has looked at it, it is left out of what is kept.
+    partitions: tuple[str, ...] | None = None
+    features: tuple[str, ...] | None = None
+    gpu_kinds: frozenset[str] | None = None
+    megabytes: float | None = None
+    wanted_by: str | None = None  # which waiting job, or reservation, may need it, as a sentence
     slurmd_since: datetime | None = None  # when the slurmd that has answered last was started, by its own clock
 
     @property
@@ -115,6 +121,7 @@ class SlurmView:
     doubt: str | None = None
     sees_jobs: bool = False
     jobs_doubt: str | None = None
+    queue_doubt: str | None = None  # why nobody knows which jobs wait
 
 
 def _takes_out(flag: str) -> bool:

@@ -12,7 +12,9 @@ Rules, all of them:
    leaves a node that was silent (ReturnToService).
 5. After a drain was undone its notice is withdrawn with the reason, and `REST_SECONDS` pass before the next. What
    somebody else has resumed rests for `health.drain_rest`.
-6. Only a drain with a key of this ledger in its reason, and with that reason, is undone; never a person's.
+6. A node that a waiting job or a reservation may need (`SlurmNode.wanted_by`) gets no notice, and stays; a notice that
+   it has stands. The guard keeps all nodes while nobody knows which jobs wait.
+7. Only a drain with a key of this ledger in its reason, and with that reason, is undone; never a person's.
 """
 
 from collections.abc import Sequence
@@ -54,6 +56,8 @@ def removal_step(step: Step, observation: Observation, rules: HealthRules) -> St
         return _step_after_drain(step, node, known, observation, rules)
     if (held := _rest_step(step, node, known, observation, rules)) is not None:
         return held
+    if step.verb in ANNOUNCES and known.wanted_by is not None:
+        return make_step(step, Verb.HOLD, "slurm_queue", known.wanted_by, "Once that job runs, or waits no more.")
     if step.verb in REMOVAL_STEPS and not known.drained:
         return _drain_step(step, known)
     return step
@@ -88,6 +92,8 @@ def _is_asked_for(node: Node, observation: Observation) -> bool:
 
 def _against(node: Node, known: SlurmNode, observation: Observation) -> str | None:
     """Rule 3: what stands against a removal that is still wanted, as a sentence; None: nothing."""
+    if known.wanted_by is not None:
+        return known.wanted_by
     if not known.rests:
         return f"Slurm shows it {known.state}."
     if (paused := why_paused(observation, node.pool)) is not None:

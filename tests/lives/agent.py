@@ -183,6 +183,9 @@ def _slower(evidence: EvidenceSettings, root: Path) -> EvidenceSettings:
     return replace(evidence, **changed)
 
 
+_WAITS = "PD||N/A|(null)|0|(null)||"
+
+
 def _commands(told: Mapping[str, Any], folder: Path) -> Path:
     """A folder for PATH with the programs that the life has, each of which prints its text."""
     folder.mkdir(parents=True)
@@ -190,7 +193,10 @@ def _commands(told: Mapping[str, Any], folder: Path) -> Path:
         told_here = about if isinstance(about, Mapping) else {"prints": about}
         (folder / f".{name}").write_text(str(told_here.get("prints", "")))
         script = folder / name
-        (folder / f".{name}.pending").write_text(str(told_here.get("pending", "")))
+        # A life tells of a waiting job what its rules ask first; its user and its dependencies are nobody's and none.
+        pending = str(told_here.get("pending", "")).splitlines()
+        lines = [line if line.count("|") > 13 else f"{_WAITS}{line}" for line in pending]
+        (folder / f".{name}.pending").write_text("".join(f"{line}\n" for line in lines))
         choice = 'about=; case "$*" in *--states=PD*) about=.pending;; esac'
         show = f'while read -r line; do echo "$line"; done < "{folder}/.{name}$about"'
         script.write_text(f"#!/bin/sh\n{choice}\n{show}\n")

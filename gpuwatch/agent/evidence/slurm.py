@@ -7,8 +7,9 @@ import socket
 from gpuwatch.agent.evidence.base import Moment, Roots, UnseenError, make_finding, run, several
 from gpuwatch.agent.evidence.files import processes
 from gpuwatch.agent.evidence.settings import SlurmSettings
-from gpuwatch.agent.evidence.slurm_queue import FORMAT, NODE_FORMAT, PendingJob, SlurmNode, jobs_for, node_in_slurm
 from gpuwatch.model.activity import Evidence, State
+from gpuwatch.model.slurm import SlurmNode
+from gpuwatch.model.slurm_queue import FORMAT, NODE_FORMAT, STATES, QueuedJob, held_nodes, node_in_slurm, parse_queue
 from gpuwatch.runtime.printable import legible
 
 _JOB = re.compile(r"\d+([_+]\S+)?")  # 12, 12_3 and 12_[4-9] of an array, 12+1 of a heterogeneous job
@@ -35,7 +36,8 @@ _DAEMONS = frozenset({"slurmd", "slurmstepd"})
 class Slurm:
     """Busy while a job starts, runs, is suspended or completes on this node, whether or not this user may see it.
 
-    Also while one is pending that could start here (`slurm_queue`).
+    Also while one is pending that needs this node, by the rules of `gpuwatch.model.slurm_queue`: all agents and the
+    controller name the same nodes.
 
     With PrivateData=jobs squeue lists only the agent's own jobs. If it lists none, the node's state decides.
     """
@@ -75,22 +77,41 @@ class Slurm:
             shown = legible(several(states), _LONGEST_STATES)
             raise UnseenError(f"squeue lists no job, and {self._node} is {shown}, so there may be hidden jobs")
         takes_jobs = any(not set(state.lower().split("+")) & _TAKES_NONE for state in states)
-        if takes_jobs and (pending := self._pending(squeue, node_in_slurm(self._node, lines), now)):
-            names = several([f"{each.job} ({legible(each.reason, _LONGEST_REASON)})" for each in pending])
-            note = f"no job on {self._node}; pending, and could start here: {names}"
-            return (make_finding(self, State.BUSY, note, observed=len(pending), limit=1, unit="jobs"),)
+        if takes_jobs and (pending := self._pending(squeue, node_in_slurm(self._node, lines), now)) is not None:
+            name = f"{pending.job} ({legible(pending.reason, _LONGEST_REASON)})"
+            note = f"no job on {self._node}; pending, and could start here: {name}"
+            return (make_finding(self, State.BUSY, note, observed=1, limit=1, unit="jobs"),)
         return (make_finding(self, State.IDLE, f"no job on {self._node}", observed=0, limit=1, unit="jobs"),)
 
-    def _pending(self, squeue: str, node: SlurmNode, now: Moment) -> list[PendingJob]:
-        """The jobs that wait for something, and could start on this node."""
+    def _pending(self, squeue: str, node: SlurmNode, now: Moment) -> QueuedJob | None:
+        """The job that waits for something, and needs this node; others may have enough of the other idle ones."""
         partitions = () if node.partitions is None else (f"--partition={','.join(sorted(node.partitions))}",)
-        ended = run((squeue, "--noheader", "--states=PD", *partitions, f"--format={FORMAT}"), self._deadline_seconds)
+        argv = (squeue, "--noheader", f"--states={STATES}", *partitions, f"--format={FORMAT}")
+        ended = run(argv, self._deadline_seconds)
         if ended.status != 0:
             raise UnseenError(f"squeue failed with status {ended.status} for pending jobs")
         try:
-            return list(jobs_for(node, ended.output.decode("utf-8", "replace"), now.at.astimezone()))
+            jobs = parse_queue(ended.output.decode("utf-8", "replace"))
         except ValueError as error:
             raise UnseenError(str(error)) from None
+        alone = held_nodes(jobs, [node], now.at.astimezone()).get(node.name)
+        if alone is None:
+            return None
+        idle = self._idle_nodes()
+        return alone if node.name not in idle else held_nodes(jobs, idle.values(), now.at.astimezone()).get(node.name)
+
+    def _idle_nodes(self) -> dict[str, SlurmNode]:
+        """The nodes that Slurm shows idle, and that take jobs, by their names; none where sinfo does not say that."""
+        sinfo = shutil.which("sinfo")
+        if sinfo is None:
+            return {}
+        ended = run((sinfo, "--Node", "--noheader", f"--format=%N|{NODE_FORMAT}"), self._deadline_seconds)
+        found: dict[str, list[str]] = {}
+        for line in ended.output.decode("utf-8", "replace").split() if ended.status == 0 else ():
+            name, _, rest = line.partition("|")
+            if state_says(state := rest.partition("|")[0]) is State.IDLE and state.lower() not in _TAKES_NONE:
+                found.setdefault(name, []).append(rest)
+        return {name: node_in_slurm(name, lines) for name, lines in found.items()}
 
     def _node_lines(self) -> list[str]:
         """What sinfo says of the node, one line for each of its partitions."""

@@ -5,9 +5,10 @@ from collections.abc import Iterator
 from gpuwatch.cli.doctor.cloud import list_fleet, skipped_finding
 from gpuwatch.cli.doctor.context import ControllerCase
 from gpuwatch.cli.doctor.report import Finding, fine, first_names, make_finding
+from gpuwatch.clouds import CloudError
 from gpuwatch.controller.slurm import join
 from gpuwatch.controller.slurm.scontrol import Scontrol
-from gpuwatch.model.fleet import Fleet, NodeState
+from gpuwatch.model.fleet import Fleet, Node, NodeState
 from gpuwatch.model.readable import how_many
 
 _ENDS = frozenset({"stop", "terminate"})
@@ -25,6 +26,7 @@ def cluster(case: ControllerCase) -> Iterator[Finding]:
         return
     yield fine("slurm", where, f"{settings.scontrol} shows {how_many(len(seen.nodes), 'node')}")
     yield from _power(case, seen)
+    yield from _rights(Scontrol(settings), seen)
     yield from _unjoined_machines(case, seen)
 
 
@@ -47,6 +49,26 @@ def _power(case: ControllerCase, seen: join.Shown) -> Iterator[Finding]:
         yield fine("slurm", where, f"Slurm's ({seen.view.power})")
 
 
+def _rights(cluster: Scontrol, seen: join.Shown) -> Iterator[Finding]:
+    """Whether gpuwatch may drain a node before its stop and resume it after its start, and knows which jobs wait."""
+    where = "the drain of Slurm's nodes"
+    try:
+        (service, timeout), denied = cluster.returns(), cluster.may_drain()
+    except CloudError as error:
+        yield make_finding("slurm.unusable", where, str(error))
+        return
+    down = "after a start a node stays DOWN until somebody resumes it" if service == "0" else "Slurm takes nodes back"
+    about = f"ReturnToService={service}: {down}; SlurmdTimeout={timeout}"
+    if denied is not None:
+        yield make_finding("slurm.may_not_drain", where, f"{denied} ({about})")
+    else:
+        yield fine("slurm", where, f"gpuwatch may drain and resume ({about})")
+    if seen.view.queue_doubt is not None:
+        yield make_finding("slurm.queue", "the jobs that wait in Slurm", seen.view.queue_doubt)
+    else:
+        yield fine("slurm", "the jobs that wait in Slurm", f"squeue lists {how_many(len(seen.queue.jobs), 'job')}")
+
+
 def _unjoined_machines(case: ControllerCase, seen: join.Shown) -> Iterator[Finding]:
     """Machines that are not certainly one node."""
     where = "which machine is which node of Slurm"
@@ -61,3 +83,15 @@ def _unjoined_machines(case: ControllerCase, seen: join.Shown) -> Iterator[Findi
         yield make_finding("slurm.unjoined", where, first_names(doubts))
     else:
         yield fine("slurm", where, f"each of {len(ours)} machines is one node")
+    down = [f"{each.id}: {why}" for each in ours if (why := _left_down(each)) is not None]
+    if down:
+        yield make_finding("slurm.left_down", "machines that run, and get no jobs", first_names(down))
+
+
+def _left_down(node: Node) -> str | None:
+    """Say of a running machine that Slurm keeps its node DOWN, although its slurmd answers, and nobody has said why."""
+    known = node.slurm
+    if known is None or node.state is not NodeState.RUNNING or known.states[:1] != ("DOWN",) or not known.answers:
+        return None
+    by_slurm = (known.reason or "").startswith(("Not responding", "Node unexpectedly rebooted"))
+    return f"{known.name} ({known.reason})" if by_slurm else None

@@ -1,12 +1,22 @@
 """Slurm next to the clouds: which machine is which of its nodes, and the drain of those with a failing GPU."""
 
 from collections.abc import Collection, Mapping
+from dataclasses import dataclass, field
 from typing import Protocol
 
 from gpuwatch.clouds.permit import Permit
 from gpuwatch.model.slurm import SlurmJob, SlurmNode
+from gpuwatch.model.slurm_queue import QueuedJob, Reservation
 
-__all__ = ["SlurmCluster"]
+__all__ = ["Queue", "SlurmCluster"]
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Queue:
+    """What waits for nodes."""
+
+    jobs: tuple[QueuedJob, ...] = ()
+    reservations: Mapping[str, Reservation] = field(default_factory=dict)
 
 
 class SlurmCluster(Protocol):
@@ -37,6 +47,15 @@ class SlurmCluster(Protocol):
 
     def jobs(self) -> Mapping[str, tuple[SlurmJob, ...]] | None:
         """The running jobs that hold GPUs, by the name of the node; None: the settings do not say how to ask.
+
+        Raises:
+            CloudError: no usable answer.
+
+        """
+        ...
+
+    def queue(self) -> Queue:
+        """The jobs that wait, and those that are on nodes, with the reservations.
 
         Raises:
             CloudError: no usable answer.

@@ -1,12 +1,23 @@
-"""Which machine is which node of Slurm: by the machine's tag, else by name or address; what is not certain is said."""
+"""Which machine is which node of Slurm: by the machine's tag, else by name or address; what is not certain is said.
+
+And which of these nodes somebody waits for: a job of the queue, or a reservation.
+"""
 
 from collections import Counter
-from dataclasses import dataclass, replace
+from collections.abc import Collection, Mapping, Sequence
+from dataclasses import dataclass, field, replace
+from datetime import UTC, datetime
 
 from gpuwatch.clouds import CloudError
-from gpuwatch.controller.slurm import SlurmCluster
+from gpuwatch.controller.slurm import Queue, SlurmCluster
+from gpuwatch.model.duration import format_time
 from gpuwatch.model.fleet import Fleet, Node, NodeState
 from gpuwatch.model.slurm import NODE_TAG, SlurmNode, SlurmView
+from gpuwatch.model.slurm_queue import LONGEST_WAIT, has, held_nodes
+from gpuwatch.runtime.printable import legible
+
+_WAITS = "PD"
+_LONGEST_WORD = 60  # characters of a user's name, or of a reason
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -15,6 +26,7 @@ class Shown:
 
     view: SlurmView
     nodes: tuple[SlurmNode, ...] = ()
+    queue: Queue = field(default_factory=Queue)
 
 
 def show_cluster(cluster: SlurmCluster | None) -> Shown | None:
@@ -26,15 +38,52 @@ def show_cluster(cluster: SlurmCluster | None) -> Shown | None:
         power, nodes = cluster.power(), cluster.nodes()
     except CloudError as error:
         return Shown(view=SlurmView(pools=pools, doubt=f"Slurm gives no answer: {error}"))
-    view = SlurmView(pools=pools, power=power)
+    view, queue = SlurmView(pools=pools, power=power), Queue()
+    try:
+        queue = cluster.queue()
+    except CloudError as error:
+        view = replace(view, queue_doubt=f"Slurm gives no answer about the jobs that wait: {error}")
     try:
         jobs = cluster.jobs()
     except CloudError as error:
-        return Shown(view=replace(view, jobs_doubt=f"Slurm gives no answer about its jobs: {error}"), nodes=nodes)
+        view = replace(view, jobs_doubt=f"Slurm gives no answer about its jobs: {error}")
+        return Shown(view=view, nodes=nodes, queue=queue)
     if jobs is None:
-        return Shown(view=view, nodes=nodes)
+        return Shown(view=view, nodes=nodes, queue=queue)
     nodes = tuple(replace(node, jobs=jobs.get(node.name, ())) for node in nodes)
-    return Shown(view=replace(view, sees_jobs=True), nodes=nodes)
+    return Shown(view=replace(view, sees_jobs=True), nodes=nodes, queue=queue)
+
+
+def wanted_nodes(queue: Queue, nodes: Sequence[SlurmNode], off: Collection[str], now: datetime) -> Mapping[str, str]:
+    """The idle nodes that must stay for a job or a reservation, with the sentence that says for which.
+
+    `off` are the names of nodes without a machine that runs. One that we have drained before its end can still be kept.
+    """
+    idle = [each for each in nodes if each.rests and each.name not in off and (not each.drained or each.leaves)]
+    here = now.astimezone(UTC)
+    places = {name: each.nodes for name, each in queue.reservations.items()}
+    found = {
+        name: (
+            f"The job {job.job} of {legible(job.user, _LONGEST_WORD)} waits in Slurm "
+            f"({legible(job.reason, _LONGEST_WORD)}), and may need it."
+            if job.state == _WAITS
+            else f"The job {job.job} of {legible(job.user, _LONGEST_WORD)} is on it ({job.state})."
+        )
+        for name, job in held_nodes(queue.jobs, idle, here, places).items()
+    }
+    for each in queue.reservations.values():
+        start, end = each.start.replace(tzinfo=UTC), each.end.replace(tzinfo=UTC)
+        if end <= here or start - here > LONGEST_WAIT:
+            continue
+        why = f"Slurm's reservation {legible(each.name, _LONGEST_WORD)} has it from {format_time(start)} on."
+        found = {node.name: why for node in idle if has(each.nodes, node.name)} | found
+    return found
+
+
+def nodes_off(fleet: Fleet) -> frozenset[str]:
+    """Return the names of nodes without a machine that runs."""
+    down = [node.slurm for node in fleet.nodes if node.state is not NodeState.RUNNING and node.slurm is not None]
+    return frozenset(each.name for each in down)
 
 
 def with_slurm(fleet: Fleet, seen: Shown | None) -> Fleet:
@@ -58,7 +107,22 @@ def with_slurm(fleet: Fleet, seen: Shown | None) -> Fleet:
         known = _one(node, claims, claimants) if view.doubt is None else SlurmNode(doubt=view.doubt)
         return replace(node, slurm=known)
 
-    return replace(fleet, nodes=tuple(map(of, fleet.nodes)), slurm=view)
+    joined = replace(fleet, nodes=tuple(map(of, fleet.nodes)), slurm=view)
+    wanted = wanted_nodes(seen.queue, seen.nodes, nodes_off(joined), fleet.observed_at)
+    return replace(joined, nodes=tuple([_with_wanted(node, wanted) for node in joined.nodes]))
+
+
+def _with_wanted(node: Node, wanted: Mapping[str, str]) -> Node:
+    """The machine with who waits for its node; what jobs may ask for is not kept with each round."""
+    if node.slurm is None or node.slurm.doubt is not None:
+        return node
+    return replace(node, slurm=with_wish(node.slurm, wanted))
+
+
+def with_wish(known: SlurmNode, wanted: Mapping[str, str]) -> SlurmNode:
+    """The node with who waits for it, and without what that rests on."""
+    why = wanted.get(known.name)
+    return replace(known, wanted_by=why, partitions=None, features=None, gpu_kinds=None, megabytes=None)
 
 
 def _index(nodes: tuple[SlurmNode, ...]) -> dict[str, dict[str, SlurmNode]]:

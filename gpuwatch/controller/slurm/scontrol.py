@@ -15,10 +15,19 @@ from pathlib import PurePath
 
 from gpuwatch.clouds import AuthFailedError, CloudError, CloudUnavailableError, NotFoundError
 from gpuwatch.clouds.permit import Permit
-from gpuwatch.controller.slurm import squeue
+from gpuwatch.controller.slurm import Queue, squeue
 from gpuwatch.controller.slurm.settings import SlurmSettings
 from gpuwatch.model.duration import format_duration
 from gpuwatch.model.slurm import SlurmJob, SlurmNode, reason_of
+from gpuwatch.model.slurm_queue import (
+    FORMAT,
+    STATES,
+    TOTALS,
+    gpu_kinds,
+    parse_queue,
+    parse_reservations,
+    with_totals,
+)
 from gpuwatch.runtime.printable import legible
 
 # One node by its own name: no list or range of them (`a[1-9]`, `a,b`), no word of scontrol's own.
@@ -32,6 +41,9 @@ _FIELDS = {
 _ADDRESS = re.compile(r"^ +NodeAddr=(\S+)(?: NodeHostName=(\S+))?", re.MULTILINE)
 _REASON = re.compile(r"^ +Reason=(.*?)(?: \[[^\s@\[\]]+@[^\s\[\]]+\])?$", re.MULTILINE)
 _GRES = re.compile(r"^ +Gres=(\S+)", re.MULTILINE)
+_PARTITIONS = re.compile(r"^ +Partitions=(\S+)", re.MULTILINE)
+_FEATURES = re.compile(r"^ +AvailableFeatures=(\S+)", re.MULTILINE)
+_MEMORY = re.compile(r"^ +RealMemory=(\d{1,12}) ", re.MULTILINE)  # 1: nobody has said it
 _SLURMD = re.compile(r"^ +BootTime=\S+ SlurmdStartTime=(\d{4}-\S+)", re.MULTILINE)
 _STATES = re.compile(r"[A-Z_]+(?:\+[A-Z_]+)*")
 # slurm.conf, as `scontrol show config` prints it; what is not set is (null).
@@ -40,6 +52,7 @@ _NOT_SET = "(null)"
 _NO_NODE = re.compile(r"node \S+ not found|invalid node name", re.IGNORECASE)
 _DENIED = re.compile(r"invalid user id|access/permission denied|access denied", re.IGNORECASE)
 _THEIRS = ("SLURM_", "SCONTROL_", "SQUEUE_")  # variables that change what is asked, or what is printed
+_NO_SUCH = "gpuwatch-asks-whether-it-may"
 _LONGEST_WORDS = 300  # characters of an error
 
 
@@ -70,8 +83,17 @@ def _parse_nodes(text: str) -> Iterator[SlurmNode]:
             states=tuple(found["state"][0].split("+")),
             reason=reasons[0].strip() if reasons else None,
             gpus=squeue.gpus_of(gres[0])[0] if len(gres) == 1 else None,
+            partitions=_words_in(_PARTITIONS.findall(block)),
+            features=_words_in(_FEATURES.findall(block)),
+            gpu_kinds=(gpu_kinds(gres[0]) or None) if len(gres) == 1 else None,
+            megabytes=float(memory[0]) if len(memory := _MEMORY.findall(block)) == 1 and int(memory[0]) > 1 else None,
             slurmd_since=_time(_SLURMD.findall(block)),
         )
+
+
+def _words_in(found: list[str]) -> tuple[str, ...] | None:
+    """The words of a field, where there is one; None: nobody knows."""
+    return tuple(found[0].split(",")) if len(found) == 1 else None
 
 
 def _time(found: list[str]) -> datetime | None:
@@ -117,10 +139,46 @@ class Scontrol:
             raise CloudUnavailableError(f"scontrol show config does not say what {' and '.join(_POWER)} are")
         return next((f"{each}={legible(value)}" for each, (value,) in found.items() if value != _NOT_SET), None)
 
+    def returns(self) -> tuple[str, str]:
+        """Return ReturnToService, what becomes of a node that was silent, and SlurmdTimeout, after how long."""
+        text = self._scontrol("show", "config")
+        found = [re.findall(rf"^{each} *= (.*)$", text, re.MULTILINE) for each in ("ReturnToService", "SlurmdTimeout")]
+        service, timeout = (legible(each[0].strip(), _LONGEST_WORDS) if len(each) == 1 else "?" for each in found)
+        return service, timeout
+
+    def may_drain(self) -> str | None:
+        """Say why Slurm does not let this user drain or resume nodes; None: it does.
+
+        Slurm looks at the user first, and then for the node: one of that name is nowhere.
+        """
+        try:
+            self._scontrol("update", f"NodeName={_NO_SUCH}", "State=RESUME")
+        except NotFoundError:
+            return None
+        except AuthFailedError as error:
+            return str(error)
+        return None
+
     def jobs(self) -> Mapping[str, tuple[SlurmJob, ...]] | None:
         """As squeue lists them."""
         program = self.settings.squeue
         return None if program is None else squeue.parse_jobs(self._run(program, *squeue.ARGUMENTS))
+
+    def queue(self) -> Queue:
+        """As squeue, which stands next to scontrol where the settings name none, and scontrol list them.
+
+        GPUs of whole jobs are in a list of their own: squeue has two ways to say what it lists.
+        """
+        program = self.settings.squeue or str(PurePath(self.settings.scontrol or "").with_name("squeue"))
+        about = ("--noheader", "--local", f"--states={STATES}")
+        listed = self._run(program, *about, f"--format={FORMAT}")
+        totals = self._run(program, "--noheader", "--local", "--states=PD", f"--Format={TOTALS}") if listed else ""
+        reserved = self._scontrol("show", "reservation", "--oneliner")
+        try:
+            jobs = with_totals(parse_queue(listed), totals)
+            return Queue(jobs=jobs, reservations={each.name: each for each in parse_reservations(reserved)})
+        except ValueError as error:
+            raise CloudUnavailableError(str(error)) from error
 
     def node(self, name: str) -> SlurmNode | None:
         """Asked for by its name."""
@@ -193,7 +251,7 @@ class Scontrol:
         output, words = (stream.decode("utf-8", "replace") for stream in (ended.stdout, ended.stderr))
         # scontrol tells of a node that it does not know in its output.
         told = _words(words or output)
-        if ended.returncode == 0:
+        if ended.returncode == 0 and not (words.strip() and not output.strip()):
             return output
         if _NO_NODE.search(f"{output}\n{words}"):
             raise NotFoundError(f"{what}: {told}")

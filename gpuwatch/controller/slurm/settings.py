@@ -29,7 +29,7 @@ class SlurmSettings:
         _Text | None,
         Setting(
             "The program squeue, by its whole path: with it, each round asks which GPUs running jobs hold (--json, "
-            "Slurm 21.08 and later). None: jobs are not asked for."
+            "Slurm 21.08 and later). None: only the jobs that wait are asked for, by the squeue next to scontrol."
         ),
     ] = None
     pools: Annotated[tuple[_Text, ...], Setting("The pools of machines that are nodes of this Slurm cluster.")] = ()

@@ -1,16 +1,20 @@
 """Nodes of Slurm: the last look at one, its drain for its health or before its end, and what became of that."""
 
+from collections.abc import Mapping
 from contextlib import suppress
 from dataclasses import replace
+from datetime import datetime
 
 from gpuwatch.clouds import CloudError, NotFoundError
 from gpuwatch.clouds.permit import Permit
 from gpuwatch.controller.answers import note_silence
 from gpuwatch.controller.circuits import SLURM, Server
 from gpuwatch.controller.context import ControllerContext
+from gpuwatch.controller.slurm import SlurmCluster
+from gpuwatch.controller.slurm.join import nodes_off, wanted_nodes, with_wish
 from gpuwatch.controller.target import Found, Target, not_served
 from gpuwatch.model.decision import Intent, Observation, OpenIntent, Review, Status, Step, Verb
-from gpuwatch.model.fleet import Node, NodeState
+from gpuwatch.model.fleet import Fleet, Node, NodeState
 from gpuwatch.model.slurm import SlurmNode
 from gpuwatch.model.verbs import ASKED_A_LAST_TIME
 from gpuwatch.policies.slurm_sick import CAUSE, NODE, UNDOES
@@ -66,10 +70,11 @@ class SlurmNodeTarget(Target):
         return _outcome_shown(self._parts, entry.intent) or (Status.INTERRUPTED, "Slurm does not show it")
 
 
-def machine_in_slurm(parts: ControllerContext, node: Node, seen: SlurmNode | None) -> Node | str:
+def machine_in_slurm(parts: ControllerContext, node: Node, seen: SlurmNode | None, fleet: Fleet) -> Node | str:
     """Return the machine with its node as Slurm shows it now; or why that is no ground for a removal.
 
-    `seen` is the node that the decision rests on; a stopped machine has no jobs to ask about.
+    `seen` is the node that the decision rests on; a stopped machine has no jobs to ask about. The jobs that wait now
+    are asked for as well: of `fleet` it is known which other machines run.
     """
     if seen is None or seen.doubt is not None or node.state is NodeState.STOPPED:
         return node if node.slurm is seen else replace(node, slurm=seen)
@@ -78,10 +83,18 @@ def machine_in_slurm(parts: ControllerContext, node: Node, seen: SlurmNode | Non
     asked = parts.clock.monotonic()
     try:
         known = parts.slurm.node(seen.name)
+        wanted = {} if known is None else _wanted_now(parts.slurm, known, fleet, parts.clock.now())
     except CloudError as error:
         note_silence(parts, SLURM, error, asked)
         return f"Slurm gives no answer about it: {error}"
-    return f"Slurm has no node {seen.name} any more" if known is None else replace(node, slurm=known)
+    return f"Slurm has no node {seen.name} any more" if known is None else replace(node, slurm=with_wish(known, wanted))
+
+
+def _wanted_now(slurm: SlurmCluster, known: SlurmNode, fleet: Fleet, now: datetime) -> Mapping[str, str]:
+    """Whether somebody waits for the node at this moment; where others may serve, all nodes are looked at."""
+    queue = slurm.queue()
+    alone = wanted_nodes(queue, [known], (), now)
+    return alone and wanted_nodes(queue, slurm.nodes(), nodes_off(fleet), now)
 
 
 def _outcome_shown(parts: ControllerContext, intent: Intent) -> Found:

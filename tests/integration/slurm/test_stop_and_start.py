@@ -26,12 +26,12 @@ def a_desk(slurm: RealSlurm) -> SlurmDesk:
     return desk
 
 
-def rounds_until(desk: SlurmDesk, reached: Callable[[], bool]) -> None:
-    """Rounds of a minute, as many as it takes."""
+def rounds_until(desk: SlurmDesk, reached: Callable[[], bool], seconds: float = 60.0) -> None:
+    """Rounds with so much time between them, as many as it takes."""
     for _ in range(30):
         if reached():
             return
-        desk.round()
+        desk.round(seconds)
     raise AssertionError(f"{desk.done(6)}")
 
 
@@ -42,9 +42,16 @@ def test_a_node_is_drained_stopped_started_and_resumed(tmp_path: Path) -> None:
         with slurmd_running(slurm, "gpu-6"):
             eventually(lambda: slurm.state("gpu-6") == "IDLE", (tmp_path / "slurmd.output").read_text)
             running = slurm.submit()
+            both = slurm.command("sbatch", "--nodelist=gpu-5,gpu-6", "--nodes=2", "--exclusive", stdin="#!/bin/sh\n")
+            for _ in range(3):
+                done = desk.round(420.0)
+            (kept,) = [step for step in done.decisions[0].steps if step.node_id == "i-6"]
+            assert f"The job {both.split()[-1]} of " in kept.reason.sentence, "Slurm shows its node IDLE all the while"
+            assert slurm.state("gpu-6") == "IDLE"
+            slurm.command("scancel", both.split()[-1])
             seen: list[str] = []
             desk.fleet.watch_stop = lambda _node, _key: seen.append(slurm.state("gpu-6"))
-            rounds_until(desk, lambda: bool(seen))
+            rounds_until(desk, lambda: bool(seen), 420.0)
         assert seen == ["IDLE+DRAIN"], "the drain comes first"
         job = slurm.command("sbatch", "--nodelist=gpu-6", stdin="#!/bin/sh\nexec sleep 60\n").split()[-1]
         eventually(lambda: "NOT_RESPONDING" in slurm.state("gpu-6") and "DOWN" in slurm.state("gpu-6"), lambda: job)

@@ -57,11 +57,18 @@ def _of_another(case: Case) -> Case:
     return replace(case, step=replace(case.step, arguments={NODE: "gpu-7"}))
 
 
-def removing(case: Case, *, power: str | None = None, doubt: str | None = None, **known: object) -> Case:
+def removing(
+    case: Case,
+    *,
+    power: str | None = None,
+    doubt: str | None = None,
+    queue_doubt: str | None = None,
+    **known: object,
+) -> Case:
     """The case of a stop of an idle node, in a pool of a cluster that shows this."""
     if case.node is not None:
         case = with_node(case, slurm=replace(GPU_1, **{"states": ("IDLE",), **known}))  # type: ignore[arg-type]
-    view = SlurmView(pools=("default",), power=power, doubt=doubt)
+    view = SlurmView(pools=("default",), power=power, doubt=doubt, queue_doubt=queue_doubt)
     return replace(case, observation=replace(case.observation, fleet=replace(case.observation.fleet, slurm=view)))
 
 
@@ -127,6 +134,8 @@ SPOILED_SLURM: list[tuple[str, str, Callable[[Case], Case], str]] = [
     ),
     ("a job on it", "slurm_node", lambda c: removing(c, states=("MIXED",)), "MIXED"),
     ("a job planned for it", "slurm_node", lambda c: removing(c, states=("IDLE", "PLANNED")), "IDLE+PLANNED"),
+    ("a job waits for it", "slurm_node", lambda c: removing(c, wanted_by="The job 7 of ann waits."), "job 7 of ann"),
+    ("a queue that nobody knows", "slurm_node", lambda c: removing(c, queue_doubt="squeue is silent."), "silent"),
     ("down in Slurm", "slurm_node", lambda c: removing(c, states=("DOWN",)), "DOWN"),
     ("nothing to resume", "slurm_resume", lambda c: with_node(resuming(c), slurm=None), "nothing to resume"),
     ("resumed in doubt", "slurm_resume", lambda c: resuming(c, doubt="Slurm gives no answer."), "no answer"),

@@ -5,6 +5,7 @@ from dataclasses import dataclass, field, replace
 
 from gpuwatch.clouds import CloudError, NotFoundError
 from gpuwatch.clouds.permit import Permit
+from gpuwatch.controller.slurm import Queue
 from gpuwatch.model.slurm import SlurmJob, SlurmNode, reason_of
 
 
@@ -18,6 +19,7 @@ class FakeSlurm:
     pools: Collection[str] = ("default",)
     program: str | None = None  # what powers its nodes
     held: Mapping[str, tuple[SlurmJob, ...]] | None = None  # by its jobs, on each node
+    waits: Queue = field(default_factory=Queue)
     known: dict[str, SlurmNode] = field(default_factory=dict)
     calls: list[tuple[str, str, str]] = field(default_factory=list)
     fault: Callable[[str], CloudError | None] = lambda _: None
@@ -42,6 +44,11 @@ class FakeSlurm:
         """Those of `held`."""
         self._raise(self.fault, "jobs")
         return self.held
+
+    def queue(self) -> Queue:
+        """What waits, as it was set."""
+        self._raise(self.fault, "queue")
+        return self.waits
 
     def node(self, name: str) -> SlurmNode | None:
         """By its name."""

@@ -215,14 +215,18 @@ def test_jobs_that_squeue_hides_are_seen_by_the_nodes_state(host: FolderHost, te
 
 def test_a_pending_job_that_could_start_here_keeps_the_node(host: FolderHost) -> None:
     """Not on a drained one; a queue that cannot be read is unknown."""
-    line = "812_[5-9]|gpu|JobArrayTaskLimit|N/A|1|||||x"
+    line = "PD|ann|N/A|(null)|0|(null)||812_[5-9%1]|gpu|JobArrayTaskLimit|N/A|1|||||x"
     script(host, f'case "$*" in *--states=PD*) echo "$1 $3" > {host.root}/asked; echo "{line}";; esac', "squeue")
     script(host, "echo 'idle|gpu|x|gpu:a10g:4'", "sinfo")
     (found,) = slurm(host)
 
     assert found.says is State.BUSY
-    assert found.note == "no job on gpu-7; pending, and could start here: 812_[5-9] (JobArrayTaskLimit)"
+    assert found.note == "no job on gpu-7; pending, and could start here: 812_[5-9%1] (JobArrayTaskLimit)"
     assert (host.root / "asked").read_text() == "--noheader --partition=gpu\n"
+    idle = "echo 'gpu-{}|idle|gpu|x|gpu:a10g:4'; echo 'gpu-7|idle|gpu|x|gpu:a10g:4'"
+    for other, says in ((6, State.IDLE), (8, State.BUSY)):  # one task needs one node: the first
+        script(host, f'case "$*" in *--Node*) {idle.format(other)};; *) echo "idle|gpu|x|gpu:a10g:4";; esac', "sinfo")
+        assert [each.says for each in slurm(host)] == [says]
     script(host, "echo 'drained|gpu|x|gpu:a10g:4'", "sinfo")
     assert [each.says for each in slurm(host)] == [State.IDLE]
     script(host, "echo 'idle|gpu|x|gpu:a10g:4'", "sinfo")

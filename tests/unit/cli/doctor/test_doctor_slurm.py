@@ -20,13 +20,23 @@ NODES = """NodeName=gpu-1 CoresPerSocket=1
    NodeAddr=10.0.0.1 NodeHostName=gpu-1
    State=IDLE ThreadsPerCore=1
 """
-CONFIG = "ResumeProgram           = (null)\nSuspendProgram          = {power}\nSuspendTime = INFINITE\n"
+CONFIG = """ResumeProgram           = (null)
+ReturnToService         = 0
+SlurmdTimeout           = 300 sec
+SuspendProgram          = {power}
+SuspendTime = INFINITE
+"""
+SERVICE = "ReturnToService=0: after a start a node stays DOWN until somebody resumes it; SlurmdTimeout=300 sec"
+UPDATE = "[ $1 = update ] && { echo 'slurm_update error: Invalid node name specified' >&2; exit 1; }"
 
 
-def looked(folder: Path, *, power: str = "(null)", script: str = "", **settings: Any) -> list[Finding]:  # noqa: ANN401
+def looked(folder: Path, *, power: str = "(null)", script: str = UPDATE, **settings: Any) -> list[Finding]:  # noqa: ANN401
     """What the doctor finds with a scontrol that shows this, in a fleet of the machine gpu-1."""
-    (folder / "node").write_text(NODES)
+    (folder / "node").write_text(settings.pop("nodes", NODES))
     (folder / "config").write_text(CONFIG.format(power=power))
+    (folder / "reservation").write_text("No reservations in the system\n")
+    (folder / "squeue").write_text(settings.pop("squeue", "#!/bin/sh\n"))
+    (folder / "squeue").chmod(0o755)
     program = folder / "scontrol"
     program.write_text(f'#!/bin/sh\n{script}\nexec cat "{folder}/$2"\n')
     program.chmod(program.stat().st_mode | stat.S_IXUSR)
@@ -45,6 +55,8 @@ def test_a_cluster_whose_machines_are_all_known_is_fine(tmp_path: Path) -> None:
     assert [each.seen for each in found] == [
         f"{tmp_path}/scontrol shows 1 node",
         "slurm.conf has no program for it: Slurm leaves it to others",
+        f"gpuwatch may drain and resume ({SERVICE})",
+        "squeue lists 0 jobs",
         "each of 1 machines is one node",
     ]
 
@@ -54,6 +66,28 @@ def test_two_owners_of_the_nodes_power_are_a_warning(tmp_path: Path) -> None:
     warned = the(looked(tmp_path, power="/opt/suspend", mode="enforce"), "slurm.power")
     assert warned.seen == "Slurm's (SuspendProgram=/opt/suspend), and pools.train would stop or start machines"
     assert codes(looked(tmp_path, power="/opt/suspend")) == []
+
+
+def test_a_user_who_may_not_drain_is_told_what_follows(tmp_path: Path) -> None:
+    """Slurm asks who it is before it looks for the node."""
+    denied = UPDATE.replace("Invalid node name specified", "Invalid user id")
+    warned = the(looked(tmp_path, script=denied), "slurm.may_not_drain")
+    assert "Invalid user id" in warned.seen
+    assert "ReturnToService=0: after a start a node stays DOWN" in warned.seen
+
+
+def test_a_queue_that_cannot_be_read_is_named(tmp_path: Path) -> None:
+    """Nothing is removed then."""
+    warned = the(looked(tmp_path, squeue="#!/bin/sh\necho Zero Bytes were transmitted >&2\n"), "slurm.queue")
+    assert "Zero Bytes were transmitted" in warned.seen
+
+
+@pytest.mark.parametrize(("reason", "left"), [("Not responding", True), ("bad DIMM", False)])
+def test_nodes_that_their_silence_has_left_down_are_named(tmp_path: Path, reason: str, *, left: bool) -> None:
+    """A person's reason is that person's."""
+    more = f"DOWN ThreadsPerCore=1\n   Reason={reason} [slurm@2026-11-29T10:00:00]\n"
+    found = codes(looked(tmp_path, nodes=NODES.replace("IDLE ThreadsPerCore=1\n", more)))
+    assert ("slurm.left_down" in found) is left
 
 
 def test_a_machine_that_is_no_certain_node_is_named(tmp_path: Path) -> None:

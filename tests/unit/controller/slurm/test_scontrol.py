@@ -78,6 +78,8 @@ def test_a_node_is_read_with_its_states_and_our_reason() -> None:
         states=("IDLE", "DRAIN"),
         reason=f"gpuwatch: Its GPU 0 is failing. {KEY}",
         gpus=8,
+        partitions=("all",),
+        gpu_kinds=frozenset({"h200"}),
     )
     assert node.drained_by == KEY
 
