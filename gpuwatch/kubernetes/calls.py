@@ -54,6 +54,13 @@ RIGHTS: tuple[Right, ...] = (
     Right(group="kubeflow.org", resource="notebooks", verbs=_FOLLOW, why="owners of pods", foreign=True),
     Right(group="ray.io", resource="rayclusters", verbs=_FOLLOW, why="owners of pods", foreign=True),
     Right(
+        group="kueue.x-k8s.io",
+        resource="workloads",
+        verbs=("list", "watch"),
+        why="followed: the jobs that wait in Kueue's queues, for which nodes are kept",
+        foreign=True,
+    ),
+    Right(
         group="policy",
         resource="poddisruptionbudgets",
         verbs=("list", "watch"),

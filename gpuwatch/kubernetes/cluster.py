@@ -23,12 +23,8 @@ from gpuwatch.kubernetes.calls import DISRUPTION_BUDGETS, NAMESPACES, NODES, POD
 from gpuwatch.kubernetes.client import METADATA, METADATA_LIST, Api
 from gpuwatch.kubernetes.disruptions import BudgetFacts, budget_facts
 from gpuwatch.kubernetes.facts import NodeFacts, OwnerFacts, PodFacts, node_facts, owner_facts, pod_facts
-from gpuwatch.kubernetes.objects import (
-    BudgetObject,
-    Described,
-    NodeObject,
-    PodObject,
-)
+from gpuwatch.kubernetes.kueue import Queue
+from gpuwatch.kubernetes.objects import BudgetObject, Described, NodeObject, PodObject
 from gpuwatch.kubernetes.owners import Owners
 from gpuwatch.kubernetes.picture import OwnersOf, Picture, asked_labels, pending
 from gpuwatch.kubernetes.settings import KubernetesSettings
@@ -70,6 +66,7 @@ class ApiCluster:
         self.api = api
         self._clock = clock
         silence = settings.max_silence
+        self.queue = Queue(api, clock, silence, settings.gpu_resources)
         self.owners = Owners(api, clock, silence, self._owner_pod)
         self._nodes: Watch[NodeFacts] = Watch(
             api, clock, NODES, self._read_node, accept=_PLAIN, silence_seconds=silence
@@ -191,6 +188,7 @@ class ApiCluster:
         for watch in (self._nodes, self._pods, self._namespaces, self._budgets, *self._volumes.both):
             watch.close()
         self.owners.close()
+        self.queue.close()
 
     def _start(self) -> None:
         """Begin once, and wait for the first lists."""
@@ -205,11 +203,13 @@ class ApiCluster:
                 self._budgets.start()
                 self._volumes.start()
         if not first:
+            self.queue.follow(0.0)
             self.owners.follow((pod.owner for pod in self._pods.kept.all()), 0.0)
             return
         until = self._clock.monotonic() + _FIRST_LISTS_SECONDS
         for each in (*watches, self._budgets, *self._volumes.both):
             each.wait(max(0.0, until - self._clock.monotonic()))
+        self.queue.follow(max(0.0, until - self._clock.monotonic()))
         self.owners.follow((pod.owner for pod in self._pods.kept.all()), max(0.0, until - self._clock.monotonic()))
 
     def _view(self) -> ClusterView:
@@ -218,11 +218,14 @@ class ApiCluster:
         picture = self._picture(self.owners.owner_of, namespaces)
         on: defaultdict[str | None, list[Pod]] = defaultdict(list)
         facts = self._pods.kept.all()
-        drawn = together((draw_or_protect(picture.pod, pod), _chain(picture, pod), pod.labels) for pod in facts)
+        chains = {pod.uid: _chain(picture, pod) for pod in facts}
+        drawn = together((draw_or_protect(picture.pod, pod), chains[pod.uid], pod.labels) for pod in facts)
         self._bound = {pod.uid: pod for pod in drawn if pod.group is not None or pod.release is not None}
         for pod in drawn:
             on[pod.node].append(pod)
-        waiting = tuple(sorted(pending(on[None]), key=lambda pod: (pod.namespace, pod.name)))
+        there = {*chains, *(uid for chain in chains.values() for _, uid in chain)}
+        waits = (*pending(on[None]), *self.queue.pods(there))
+        waiting = tuple(sorted(waits, key=lambda pod: (pod.namespace, pod.name)))
         asked = asked_labels(waiting)
         nominated = self._nominated_pods()
         nodes = (picture.node(node, on[node.name], asked, nominated[node.name]) for node in self._nodes.kept.all())

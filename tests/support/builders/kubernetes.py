@@ -143,6 +143,73 @@ def custom_object(
     return {"apiVersion": f"{group}/v1", "kind": kind, "metadata": metadata}
 
 
+def kueue_kind(version: str = "v1beta1") -> Object:
+    """Kueue's Workloads: group, fields and status as in its apis/kueue/*/workload_types.go, and no more of them."""
+    anything = {"type": "object", "x-kubernetes-preserve-unknown-fields": True}
+    one_set = {"type": "object", "properties": {"name": _TEXT, "count": {"type": "integer"}, "template": anything}}
+    spec = {"active": {"type": "boolean", "default": True}, "queueName": _TEXT, "podSets": _list_of(one_set)}
+    told = {key: _TEXT for key in ("type", "status", "reason", "message", "lastTransitionTime")}
+    status = {"conditions": _list_of({"type": "object", "properties": told})}
+    made = custom_kind("kueue.x-k8s.io", "Workload", "workloads")
+    properties = {
+        "spec": {"type": "object", "properties": spec},
+        "status": {"type": "object", "properties": status},
+    }
+    schema = {"openAPIV3Schema": {"type": "object", "properties": properties}}
+    made["spec"]["versions"] = [
+        {"name": version, "served": True, "storage": True, "schema": schema, "subresources": {"status": {}}}
+    ]
+    return made
+
+
+_TEXT = {"type": "string"}
+
+
+def _list_of(items: Object) -> Object:
+    return {"type": "array", "items": items}
+
+
+def queued_object(  # noqa: PLR0913  each is a fact of its own
+    namespace: str,
+    name: str,
+    *,
+    count: int = 1,
+    gpus: int = 8,
+    active: bool = True,
+    owner: Object | None = None,
+    conditions: Mapping[str, str] | None = None,
+    message: str = "",
+    version: str = "v1beta1",
+    **spec: Any,  # noqa: ANN401  whatever a pod's spec may have
+) -> Object:
+    """A Workload of Kueue that asks for so many pods; each of its conditions is True, or False with a reason."""
+    pod = pod_object(namespace, name, gpus=gpus, **spec)
+    owners = {"ownerReferences": [reference(owner)]} if owner else {}
+    told = [
+        {
+            "type": kind,
+            "status": "True" if value == "True" or kind in {"Evicted", "Finished"} else "False",
+            "reason": value,
+            "message": message,
+            "lastTransitionTime": _MOMENT,
+        }
+        for kind, value in (conditions or {}).items()
+    ]
+    labels = {"kueue.x-k8s.io/job-uid": owner["metadata"]["uid"]} if owner else {}
+    metadata = {"name": name, "namespace": namespace, "labels": labels, **owners}
+    return {
+        "apiVersion": f"kueue.x-k8s.io/{version}",
+        "kind": "Workload",
+        "metadata": metadata,
+        "spec": {
+            "active": active,
+            "queueName": "gpus",
+            "podSets": [{"name": "main", "count": count, "template": {"spec": pod["spec"]}}],
+        },
+        "status": {"conditions": told},
+    }
+
+
 def budget_object(namespace: str, name: str, *, app: str, allowed: int) -> Object:
     """A PodDisruptionBudget as its controller leaves it, with so many evictions to give."""
     return {

@@ -1,0 +1,264 @@
+"""What waits in Kueue's queues: Workloads that were not admitted yet, or have no pods yet, as pods that wait.
+
+Kueue holds a job back before it has pods (`spec.suspend`), so that no pending pod says what its nodes are for. Rules:
+
+1. A Workload that is finished, not active, or evicted for good waits for nothing; nor does one whose queue is closed.
+   Where pods of it exist, these speak for themselves.
+2. It waits since Kueue reserved quota for it, else since it was made.
+3. It is demand that keeps nodes, and never demand that makes some: whether it may run is its quota's to say.
+
+Fields: https://kueue.sigs.k8s.io/docs/concepts/workload/. A cluster without Kueue costs one question in five minutes.
+"""
+
+import logging
+from collections.abc import Collection, Iterator, Mapping, Sequence
+from dataclasses import dataclass
+from datetime import UTC, datetime
+
+import msgspec
+from msgspec import Struct
+
+from gpuwatch.clouds.errors import CloudError, NotFoundError
+from gpuwatch.kubernetes.client import PLAIN, Api
+from gpuwatch.kubernetes.facts import pod_facts, time_of, version_of
+from gpuwatch.kubernetes.objects import ObjectMeta, PodObject, PodSpec, PodStatus
+from gpuwatch.kubernetes.unreadable import UNREADABLE
+from gpuwatch.kubernetes.watch import Watch
+from gpuwatch.model.bounds import BoundedInt
+from gpuwatch.model.kubernetes import Placement, Pod, PodPhase, Workload
+from gpuwatch.runtime.clock import Clock
+
+_LOG = logging.getLogger(__name__)
+
+GROUP = "kueue.x-k8s.io"
+_VERSIONS = ("v1beta1", "v1beta2", "v1")  # what is read has the same name in each
+_AGAIN_SECONDS = 300.0  # until a cluster without Kueue is asked again
+_MOST_PODS = 256  # of one Workload, and four times as many of all
+_MOST_OF_ALL = 1_024
+# In the words of Kueue's conditions: what a queue that takes nothing says of its Workloads.
+_CLOSED = ("is inactive", "doesn't exist", "is stopped")
+_FOR_GOOD = frozenset({"ClusterQueueStopped", "LocalQueueStopped", "InactiveWorkload", "Deactivated"})
+
+
+class _Template(Struct):
+    """The pods of a set."""
+
+    metadata: ObjectMeta | None = None
+    spec: PodSpec | None = None
+
+
+class _PodSet(Struct):
+    """So many pods of one kind."""
+
+    name: str = "main"
+    count: BoundedInt = 1
+    template: _Template | None = None
+
+
+class _Spec(Struct, rename="camel"):
+    """What it wants."""
+
+    active: bool | None = None
+    pod_sets: list[_PodSet] | None = None
+
+
+class _Condition(Struct, rename="camel"):
+    """Of a Workload: QuotaReserved, Admitted, Evicted, Finished."""
+
+    type: str = ""
+    status: str = ""
+    reason: str = ""
+    message: str = ""
+    last_transition_time: str | None = None
+
+
+class _Status(Struct):
+    """How far it is."""
+
+    conditions: list[_Condition] | None = None
+
+
+class QueuedObject(Struct):
+    """A Workload as the API server shows it."""
+
+    metadata: ObjectMeta
+    spec: _Spec | None = None
+    status: _Status | None = None
+
+
+class _Versions(Struct, rename="camel"):
+    """One version of a group."""
+
+    version: str = ""
+
+
+class _Group(Struct):
+    """The versions of a group that the API server serves."""
+
+    versions: list[_Versions] | None = None
+
+
+@dataclass(frozen=True, slots=True)
+class Wanted:
+    """So many pods with so many GPUs each."""
+
+    name: str
+    count: int
+    gpus: float
+    placement: Placement | None
+
+
+@dataclass(frozen=True, slots=True)
+class QueuedFacts:
+    """Of a Workload that waits. `owners` are the uids of the job, or of the pods, that it is of."""
+
+    namespace: str
+    name: str
+    uid: str
+    version: int
+    owners: frozenset[str]
+    since: datetime | None
+    wanted: tuple[Wanted, ...]
+
+
+_NEVER = datetime.max.replace(tzinfo=UTC)
+_QUEUED = msgspec.json.Decoder(QueuedObject)
+
+
+def queued_facts(read: QueuedObject, gpu_resources: Sequence[str]) -> QueuedFacts:
+    """Of a Workload; one that waits for nothing (rule 1) wants no pods."""
+    meta, spec = read.metadata, read.spec or _Spec()
+    told = {each.type: each for each in (read.status.conditions if read.status is not None else None) or ()}
+    sets = spec.pod_sets or () if _waits(meta, spec, told) else ()
+    wanted = tuple(found for each in sets if (found := _wanted(meta, each, gpu_resources)) is not None)
+    began = meta.creation_timestamp
+    for name in ("Admitted", "QuotaReserved"):
+        if _holds(told, name):
+            began = told[name].last_transition_time or began
+            break
+    return QueuedFacts(
+        namespace=meta.namespace,
+        name=meta.name,
+        uid=meta.uid,
+        version=version_of(meta),
+        owners=frozenset(each.uid for each in meta.owner_references or ()),
+        since=time_of(began),
+        wanted=wanted,
+    )
+
+
+def _holds(told: Mapping[str, _Condition], name: str) -> bool:
+    """Whether a condition is true."""
+    return name in told and told[name].status == "True"
+
+
+def _waits(meta: ObjectMeta, spec: _Spec, told: Mapping[str, _Condition]) -> bool:
+    """Rule 1, but for its pods."""
+    if spec.active is False or _holds(told, "Finished") or meta.deletion_timestamp is not None:
+        return False
+    if _holds(told, "QuotaReserved") or _holds(told, "Admitted"):
+        return True
+    if _holds(told, "Evicted") and told["Evicted"].reason in _FOR_GOOD:
+        return False
+    waits = told.get("QuotaReserved")
+    return waits is None or not any(each in waits.message for each in _CLOSED)
+
+
+def _wanted(meta: ObjectMeta, its: _PodSet, gpu_resources: Sequence[str]) -> Wanted | None:
+    """What one set wants; None: no GPUs."""
+    spec = its.template.spec if its.template is not None else None
+    if spec is None or its.count <= 0:
+        return None
+    pod = PodObject(metadata=ObjectMeta(name=its.name, namespace=meta.namespace, uid=meta.uid), spec=spec)
+    pod.status = PodStatus(phase="Pending")
+    facts = pod_facts(pod, gpu_resources)
+    if facts is None or facts.gpus <= 0:
+        return None
+    return Wanted(name=its.name, count=its.count, gpus=facts.gpus, placement=facts.placement)
+
+
+def waiting_pods(queue: Collection[QueuedFacts], there: Collection[str]) -> Iterator[Pod]:
+    """The pods that these Workloads will have, the oldest first; `there` are the uids of pods and of their owners."""
+    left = _MOST_OF_ALL
+    for each in sorted(queue, key=lambda one: (_NEVER if one.since is None else one.since, one.uid)):
+        if each.owners.isdisjoint(there):
+            for pod in _pods_of(each, min(left, _MOST_PODS)):
+                left -= 1
+                yield pod
+
+
+def _pods_of(queued: QueuedFacts, most: int) -> Iterator[Pod]:
+    """One Workload's."""
+    count = sum(each.count for each in queued.wanted)
+    own = Workload(namespace=queued.namespace, kind="Workload", name=queued.name, uid=queued.uid)
+    made = 0
+    for each in queued.wanted:
+        for number in range(each.count):
+            if made >= most:
+                return
+            made += 1
+            yield Pod(
+                namespace=queued.namespace,
+                name=f"{queued.name}-{each.name}-{number}",
+                uid=f"{queued.uid}/{each.name}/{number}",
+                phase=PodPhase.PENDING,
+                workload=own,
+                gpus=each.gpus,
+                created_at=queued.since,
+                placement=each.placement,
+                group=f"{queued.namespace}/{queued.uid}" if count > 1 else None,
+            )
+
+
+class Queue:
+    """Kueue's Workloads, followed once the cluster has some."""
+
+    def __init__(self, api: Api, clock: Clock, silence_seconds: float, gpu_resources: Sequence[str]) -> None:
+        """Nothing is asked yet."""
+        self._api, self._clock, self._silence = api, clock, silence_seconds
+        self._resources = gpu_resources
+        self._watch: Watch[QueuedFacts] | None = None
+        self._next = 0.0
+
+    def follow(self, wait_seconds: float) -> None:
+        """Begin to follow them, where the cluster has Kueue."""
+        now = self._clock.monotonic()
+        if self._watch is not None or now < self._next:
+            return
+        self._next = now + _AGAIN_SECONDS
+        try:
+            served = {each.version for each in self._api.get(f"/apis/{GROUP}", _Group).versions or ()}
+        except NotFoundError:
+            return
+        except CloudError as error:
+            _LOG.info("Nobody knows whether the cluster has Kueue: %s", error)
+            return
+        version = next((each for each in _VERSIONS if each in served), None)
+        if version is None:
+            return
+        self._watch = Watch(
+            self._api,
+            self._clock,
+            f"/apis/{GROUP}/{version}/workloads",
+            self._read,
+            accept=(PLAIN, PLAIN),
+            silence_seconds=self._silence,
+        )
+        self._watch.start()
+        self._watch.wait(wait_seconds)
+
+    def pods(self, there: Collection[str]) -> tuple[Pod, ...]:
+        """The pods that wait in it; what it showed last also while it is silent, for that keeps nodes."""
+        return () if self._watch is None else tuple(waiting_pods(self._watch.kept.all(), there))
+
+    def close(self) -> None:
+        """Follow nothing any more."""
+        if self._watch is not None:
+            self._watch.close()
+
+    def _read(self, item: bytes) -> QueuedFacts | None:
+        try:
+            return queued_facts(_QUEUED.decode(item), self._resources)
+        except UNREADABLE as error:
+            _LOG.info("A Workload of Kueue cannot be read: %s", error)
+            return None
