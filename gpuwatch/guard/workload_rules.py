@@ -11,6 +11,7 @@ from gpuwatch.model.decision import Done, Intent, Status, Verb
 from gpuwatch.model.duration import format_duration, format_time
 from gpuwatch.model.kubernetes import IDLE_ACTION, LOSES_LOCAL_DATA
 from gpuwatch.model.readable import how_many
+from gpuwatch.model.workload_kinds import ACTIONS
 from gpuwatch.policies.kubernetes import idle_pods
 from gpuwatch.policies.kubernetes import idle_pods_obstacles as obstacles
 from gpuwatch.policies.kubernetes.idle_pods import GPUS, HOW, PODS
@@ -54,7 +55,7 @@ def no_consent(case: WorkloadCase) -> Finding:
     missing, says = obstacles.without_consent(case.use), idle_pods.how(case.use)
     asked = case.step.arguments.get(HOW)
     if missing is not None:
-        kinds = " or ".join(sorted(obstacles.ACTIONS.get(case.use.workload.kind, ())))
+        kinds = " or ".join(sorted(ACTIONS.get(case.use.workload.kind, ())))
         remedy = f"Let its people annotate it, or its namespace, with {IDLE_ACTION}: {kinds} (docs/kubernetes.md)."
         return refuse(missing, remedy if kinds else "Its people end it themselves.")
     if case.step.verb is Verb.RELEASE and asked != says:
@@ -135,7 +136,7 @@ def busy(case: WorkloadCase) -> Finding:
     Wait until none of its pods works.
     """
     use, remedy = case.use, "Each of its pods must be idle, parked or stalled."
-    works = obstacles.working(use)
+    works = obstacles.working(use, case.observation)
     if works is not None:
         return refuse(works, remedy)
     if use.state in WITHOUT_USE and all(each.state in WITHOUT_USE for each in use.pods):

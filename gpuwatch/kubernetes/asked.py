@@ -133,6 +133,11 @@ def _knows_kind(api: Api, right: Right) -> bool:
     return True
 
 
+def may_patch(api: Api, group: str, resource: str, namespace: str) -> bool:
+    """Whether we may patch objects of a namespace; raises CloudError."""
+    return _is_granted(api, Right(group=group, resource=resource, verbs=("patch",), why=""), "patch", namespace)
+
+
 def _is_granted(api: Api, right: Right, verb: str, namespace: str | None) -> bool:
     attributes = {
         **({} if namespace is None else {"namespace": namespace}),

@@ -6,6 +6,8 @@ The chart's roles are made of this table and the tests hold them to it; `gpuwatc
 from dataclasses import dataclass
 from typing import Literal
 
+from gpuwatch.model.workload_kinds import KINDS
+
 NODES, PODS, NAMESPACES = "/api/v1/nodes", "/api/v1/pods", "/api/v1/namespaces"
 DISRUPTION_BUDGETS = "/apis/policy/v1/poddisruptionbudgets"
 VOLUMES, CLAIMS = "/api/v1/persistentvolumes", "/api/v1/persistentvolumeclaims"
@@ -38,21 +40,23 @@ class Right:
 
 _FOLLOW = ("get", "list", "watch")
 
-# What a pod's owners are made of; kinds of other systems are added to the role where a cluster has them.
+# What a pod's owners are made of; a cluster may lack kinds of other systems, and may have others.
 RIGHTS: tuple[Right, ...] = (
     Right(group="", resource="nodes", verbs=_FOLLOW, why="followed, and asked once more before a change"),
     Right(
         group="", resource="pods", verbs=("list", "watch"), why="followed: who holds GPUs, and what a drain would move"
     ),
     Right(group="", resource="namespaces", verbs=_FOLLOW, why="read for their annotations"),
-    Right(group="", resource="replicationcontrollers", verbs=_FOLLOW, why="owners of pods"),
-    Right(group="apps", resource="replicasets", verbs=_FOLLOW, why="owners of pods"),
-    Right(group="apps", resource="deployments", verbs=_FOLLOW, why="owners of pods"),
-    Right(group="apps", resource="statefulsets", verbs=_FOLLOW, why="owners of pods"),
-    Right(group="batch", resource="jobs", verbs=_FOLLOW, why="owners of pods"),
-    Right(group="batch", resource="cronjobs", verbs=_FOLLOW, why="owners of jobs"),
-    Right(group="kubeflow.org", resource="notebooks", verbs=_FOLLOW, why="owners of pods", foreign=True),
-    Right(group="ray.io", resource="rayclusters", verbs=_FOLLOW, why="owners of pods", foreign=True),
+    *(
+        Right(
+            group=each.group,
+            resource=each.resource,
+            verbs=_FOLLOW,
+            why="owners of pods",
+            foreign=each.by != "Kubernetes",
+        )
+        for each in KINDS
+    ),
     Right(
         group="kueue.x-k8s.io",
         resource="workloads",

@@ -88,7 +88,7 @@ class ApiCluster:
             accept=(METADATA_LIST, METADATA),
             silence_seconds=silence,
         )
-        self.workloads = ApiWorkloads(api=api, now=clock.now, pods_in=self._pods_in)
+        self.workloads = ApiWorkloads(api=api, now=clock.now, pods_in=self._pods_in, kueue_versions=self.queue.versions)
         self._budgets: Watch[BudgetFacts] = Watch(
             api,
             clock,
@@ -279,6 +279,8 @@ class ApiCluster:
             cluster=self.name,
             budgets=self._by_namespace(),
             behind=self._clocks(),
+            queued=self.queue.jobs,
+            why_not_stopped=self.queue.why_not_stopped,
             own_uids=self.api.own_uids,
             disks=self._volumes.disks(self._nodes.kept.all()),
         )

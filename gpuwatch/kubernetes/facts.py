@@ -45,6 +45,7 @@ from gpuwatch.model.kubernetes import (
     Taint,
     Toleration,
 )
+from gpuwatch.model.workload_kinds import QUEUE_LABEL
 
 SAFE_TO_EVICT = "cluster-autoscaler.kubernetes.io/safe-to-evict"
 KUBEFLOW_OWNER = "owner"  # of a namespace that a Kubeflow profile made
@@ -68,7 +69,7 @@ _KEPT = frozenset(
 _MOST_KEPT = 64  # annotations of one object: anybody may add as many as there is room for
 _VERSION_DIGITS = 20
 _BACKOFF_LIMIT = 6  # of a Job that names none
-_AS_LABELS = frozenset({PROTECT, SNOOZE_UNTIL})
+_AS_LABELS = frozenset({PROTECT, SNOOZE_UNTIL, QUEUE_LABEL})
 _NOTHING: Mapping[str, str] = {}
 
 

@@ -19,6 +19,7 @@ import msgspec
 from msgspec import Struct
 
 from gpuwatch.clouds.errors import CloudError, NotFoundError
+from gpuwatch.kubernetes.asked import may_patch
 from gpuwatch.kubernetes.client import PLAIN, Api
 from gpuwatch.kubernetes.facts import pod_facts, time_of, version_of
 from gpuwatch.kubernetes.objects import ObjectMeta, PodObject, PodSpec, PodStatus
@@ -35,6 +36,9 @@ _VERSIONS = ("v1beta1", "v1beta2", "v1")  # what is read has the same name in ea
 _AGAIN_SECONDS = 300.0  # until a cluster without Kueue is asked again
 _MOST_PODS = 256  # of one Workload, and four times as many of all
 _MOST_OF_ALL = 1_024
+_NO_RIGHT = (
+    "Kueue owns its suspension, and gpuwatch has no right to patch workloads.kueue.x-k8s.io in {} (docs/kubernetes.md)"
+)
 # In the words of Kueue's conditions: what a queue that takes nothing says of its Workloads.
 _CLOSED = ("is inactive", "doesn't exist", "is stopped")
 _FOR_GOOD = frozenset({"ClusterQueueStopped", "LocalQueueStopped", "InactiveWorkload", "Deactivated"})
@@ -219,6 +223,7 @@ class Queue:
         self._resources = gpu_resources
         self._watch: Watch[QueuedFacts] | None = None
         self._next = 0.0
+        self._refusals: dict[str, tuple[str | None, float]] = {}
 
     def follow(self, wait_seconds: float) -> None:
         """Begin to follow them, where the cluster has Kueue."""
@@ -250,6 +255,30 @@ class Queue:
     def pods(self, there: Collection[str]) -> tuple[Pod, ...]:
         """The pods that wait in it; what it showed last also while it is silent, for that keeps nodes."""
         return () if self._watch is None else tuple(waiting_pods(self._watch.kept.all(), there))
+
+    def versions(self) -> tuple[str, ...]:
+        """The version that its Workloads are followed in; none where the cluster has none."""
+        return () if self._watch is None else (self._watch.path.split("/")[3],)
+
+    @property
+    def jobs(self) -> frozenset[str]:
+        """The uids of all that Kueue manages, as far as its Workloads are known."""
+        kept = () if self._watch is None else self._watch.kept.all()
+        return frozenset(uid for each in kept for uid in each.owners)
+
+    def why_not_stopped(self, namespace: str) -> str | None:
+        """Why no job of a namespace can be stopped by its Workload, as a clause; asked once in five minutes."""
+        found, until = self._refusals.get(namespace, (None, 0.0))
+        now = self._clock.monotonic()
+        if now < until:
+            return found
+        try:
+            may = may_patch(self._api, GROUP, "workloads", namespace)
+        except CloudError as error:
+            return f"nobody knows whether gpuwatch may change Kueue's Workloads there: {error}"
+        found = None if may else _NO_RIGHT.format(namespace)
+        self._refusals[namespace] = (found, now + _AGAIN_SECONDS)
+        return found
 
     def close(self) -> None:
         """Follow nothing any more."""

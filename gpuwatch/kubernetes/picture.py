@@ -27,6 +27,7 @@ from gpuwatch.model.duration import LONGEST_SECONDS, duration_with_unit
 from gpuwatch.model.kubernetes import (
     CORDONED_AT,
     CORDONED_BY,
+    ENDING_ACTIONS,
     IDLE_ACTION,
     IDLE_TIMEOUT,
     INTERRUPTIBLE,
@@ -44,16 +45,12 @@ from gpuwatch.model.kubernetes import (
     Workload,
     slip,
 )
+from gpuwatch.model.workload_kinds import ACTIONS, BY_LABEL, KINDS, ONCE, QUEUE_LABEL
 
 _DEEPEST = 8  # owners above a pod: Pod, ReplicaSet, Deployment, and what made that
 # The groups of those kinds that gpuwatch can end. Volcano's Job is another one, and has another end.
-_GROUPS = {
-    "Deployment": "apps",
-    "StatefulSet": "apps",
-    "ReplicaSet": "apps",
-    "Job": "batch",
-    "Notebook": "kubeflow.org",
-}
+_GROUPS = {each.kind: each.group for each in KINDS if each.actions}
+_USERNAME = "hub.jupyter.org/username"  # on the pods that JupyterHub makes for people: no object owns them
 _DAEMONS = frozenset({"DaemonSet", "Node"})
 _FOREVER = datetime.max.replace(tzinfo=UTC) - timedelta(days=1)
 # Labels by which a node says what it is; all others are left out, for a round keeps every node.
@@ -88,6 +85,8 @@ class Picture:
     own_uids: Collection[str] = ()  # of the controller's own pod
     disks: Disks = field(default_factory=Disks)
     _asked: defaultdict[str | None, set[tuple[str, str]]] = field(default_factory=lambda: defaultdict(set))
+    queued: Collection[str] = ()  # uids of jobs that Kueue manages
+    why_not_stopped: Callable[[str], str | None] = lambda _: None  # of such a job, in a namespace
     _tops: dict[tuple[str, str], "_Top"] = field(default_factory=dict)
 
     def pod(self, pod: PodFacts) -> Pod:
@@ -96,7 +95,7 @@ class Picture:
         own = [pod.annotations]
         levels = [*own, *top.levels]
         workload = top.workload
-        owner = pod.annotations.get(OWNER)
+        owner = pod.annotations.get(OWNER) or (None if workload.owner else pod.labels.get(_USERNAME))
         if owner and owner != workload.owner:
             workload = replace(workload, owner=owner)
         snoozed = _snoozed_until(own)
@@ -178,7 +177,7 @@ class Picture:
             if not isinstance(found, OwnerFacts):
                 doubt = found
                 break
-            bare = bare or (found.once and not chain)
+            bare = bare or ((found.once or kind in ONCE) and not chain)
             chain.append(found)
             reference = found.owner
         if len(chain) == _DEEPEST and reference is not None:
@@ -192,16 +191,23 @@ class Picture:
             protected = f"its namespace {pod.namespace} is not known"
         elif protected is None and namespace is not None:
             protected = protection(namespace.annotations, f"its namespace {pod.namespace}", self.now)
+        action = _nearest(above, IDLE_ACTION)
+        if action in ENDING_ACTIONS and (part := _ended_part(named)) is not None:
+            kind, uid = named[part]
+            name = chain[part].name
+        queued = kind == "Job" and (uid in self.queued or any(QUEUE_LABEL in each.annotations for each in chain))
         workload = Workload(
             namespace=pod.namespace,
             kind=kind,
             name=name,
             uid=uid,
             owner=_nearest(above, OWNER),
-            idle_action=_nearest(above, IDLE_ACTION),
+            idle_action=action,
             protected=protected,
             snoozed_until=_snoozed_until(above),
             idle_timeout=_longest(above),
+            queued=queued,
+            unstoppable=self.why_not_stopped(pod.namespace) if queued and action == "stop" else None,
         )
         return _Top(workload=workload, levels=tuple(above), bare=bare, chain=tuple(named))
 
@@ -317,6 +323,17 @@ def pending(pods: Sequence[Pod]) -> Iterator[Pod]:
         and not pod.system
         and pod.ends_at is None
     )
+
+
+def _ended_part(named: Sequence[tuple[str, str]]) -> int | None:
+    """Which owner, of those from the nearest to the topmost, is ended in the place of the topmost; None: that one.
+
+    A run of a CronJob is a workload of its own where its people let it end: its CronJob makes no other in its place.
+    """
+    if len(named) < 2 or named[-1][0] in ACTIONS:  # noqa: PLR2004  what is owned, and its owner
+        return None
+    above = BY_LABEL.get(named[-1][0])
+    return len(named) - 2 if above is not None and named[-2][0] in above.parts else None
 
 
 def _kind(reference: OwnerReference) -> str:

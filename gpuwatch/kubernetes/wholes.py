@@ -4,8 +4,8 @@ Rules, all of them:
 
 1. Pods belong together if their lowest common owner makes them for the same work: a Job, a StatefulSet, an MPIJob, a
    RayCluster, a kind that gpuwatch does not know. A pod may be such an owner, as Spark's driver is of its executors.
-2. Pods of one Deployment, and runs of one CronJob, do not: one goes on without the others (`APART`). So it is with the
-   groups of a LeaderWorkerSet.
+2. Pods of one Deployment, and runs of one CronJob, do not: one goes on without the others (`APART`). So it is with
+   the groups of a LeaderWorkerSet.
 3. Labels by which operators name the work of a pod (`_LABELS`) bind as well, also where no owner can be read, and
    inside a namespace alone.
 4. What is bound to the same pod is bound to each other.
@@ -18,15 +18,9 @@ from collections.abc import Iterable, Mapping
 from dataclasses import replace
 
 from gpuwatch.model.kubernetes import Pod
+from gpuwatch.model.workload_kinds import APART
 
 Chain = tuple[tuple[str, str], ...]  # kind and uid of each owner, from the nearest to the topmost
-# Owners whose pods, or whose runs, do without each other.
-APART = frozenset(
-    {
-        *("Deployment", "ReplicaSet", "ReplicationController", "Rollout", "DaemonSet", "Node"),
-        *("CronJob", "CronWorkflow", "ScheduledSparkApplication", "LeaderWorkerSet"),
-    }
-)
 # By which each operator says whose pod it is; a second label, where there is one, tells parts of it from each other.
 _LABELS: tuple[tuple[str, str | None], ...] = (
     ("ray.io/cluster", None),

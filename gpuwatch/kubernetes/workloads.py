@@ -7,7 +7,7 @@ generation that was written with the marks, it was not scaled.
 """
 
 import logging
-from collections.abc import Callable, Mapping
+from collections.abc import Callable, Iterable, Mapping
 from dataclasses import dataclass
 from datetime import UTC, datetime
 
@@ -35,6 +35,7 @@ from gpuwatch.model.kubernetes import (
     Target,
     WorkloadNow,
 )
+from gpuwatch.model.workload_kinds import DEACTIVATE, QUEUE_LABEL
 from gpuwatch.policies.kubernetes.workload_words import ended_note
 
 log = logging.getLogger(__name__)
@@ -50,6 +51,7 @@ _PLACES = {
     "Notebook": ("/apis/kubeflow.org/v1", "notebooks"),
     "Pod": ("/api/v1", "pods"),
 }
+KUEUE, _JOB_UID = "kueue.x-k8s.io", "kueue.x-k8s.io/job-uid"
 _SCALED = frozenset({"Deployment", "StatefulSet", "ReplicaSet"})
 _NOTE_BYTES = (
     1024  # of an Event's message: https://kubernetes.io/docs/reference/kubernetes-api/cluster-resources/event-v1/
@@ -85,6 +87,7 @@ class ApiWorkloads:
     api: Api
     now: Callable[[], datetime]
     pods_in: Callable[[str], tuple[Pod, ...]]
+    kueue_versions: Callable[[], Iterable[str]] = tuple  # that the API server serves
 
     def workload(self, target: Target) -> WorkloadNow | None:
         """The object and its pods, asked now."""
@@ -120,7 +123,8 @@ class ApiWorkloads:
         if how == "delete" and target.kind in {"Job", "Pod"}:
             return self._delete(target, frozenset(pods), permit)
         wants = _wants(target.kind, read)
-        if wants == 0 or (annotations.get(RELEASED_BY) == key and not _only_marked(read)):
+        begun = annotations.get(RELEASED_BY) == key and not _only_marked(read)
+        if wants == 0 or (begun and how != DEACTIVATE):  # there the marks come first, and end nothing
             return Drain()
         marks: dict[str, str | None] = {RELEASED_BY: key, STOP_AT: None}
         if how == "scale-to-zero" and target.kind in _SCALED:
@@ -133,12 +137,40 @@ class ApiWorkloads:
             self._change(target, "/scale", scale, permit)
         elif how == "stop" and target.kind == "Notebook":
             self._patch(target, read, {}, {**marks, KUBEFLOW_STOPPED: _text(self.now())}, permit)
+        elif how == DEACTIVATE and target.kind == "Job":
+            self._deactivate(target, read, marks, permit)
         elif how == "stop" and target.kind == "Job":
+            if QUEUE_LABEL in keeping_annotations(read.metadata):
+                raise ProtectedError(f"{target} is kept: Kueue owns its suspension", code="Kept")
             self._patch(target, read, {"suspend": True}, marks, permit)
         else:
             raise CloudError(f"a {target.kind} cannot be asked to {how}", code="Unsupported")
         self._tell_end(target, how, wants, key, permit)
         return Drain()
+
+    def _deactivate(self, target: Target, read: _Object, marks: dict[str, str | None], permit: Permit) -> None:
+        """Stop a Job by its Workload of Kueue, which then suspends it, and lets it go on once it is active again.
+
+        Raises:
+            ProtectedError: no such Workload is there.
+            CloudError: it was not accepted.
+
+        """
+        version = next(iter(self.kueue_versions()), None)
+        path = f"/apis/{KUEUE}/{version}/namespaces/{target.namespace}/workloads"
+        query = {"labelSelector": f"{_JOB_UID}={target.uid}"}
+        pages = () if version is None else self.api.pages(path, query)
+        found = [msgspec.json.decode(item, type=_Object) for page in pages for item in page.items or ()]
+        if len(found) != 1:
+            raise ProtectedError(f"{target} is kept: {len(found)} Workloads of Kueue are of it", code="Kept")
+        self._patch(target, read, {}, marks, permit)
+        its = found[0].metadata
+        body = {"metadata": {"resourceVersion": its.resource_version, "uid": its.uid}, "spec": {"active": False}}
+        code, answer = self.api.change(
+            "PATCH", f"{path}/{its.name}", body, permit=permit, content_type=MERGE, query=_MANAGER
+        )
+        if code not in _GOOD:
+            raise refusal(f"patch of the Workload {its.name} of {target}", status_of(code, answer))
 
     def _tell_end(self, target: Target, how: str, wanted: int | None, key: str, permit: Permit) -> None:
         """An Event with the way back; what has happened has happened, whether or not it can be written."""

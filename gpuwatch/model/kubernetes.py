@@ -92,6 +92,8 @@ class Workload:
     protected: str | None = None  # why it is left alone, as a clause
     snoozed_until: datetime | None = None  # SNOOZE_UNTIL, the latest of all above its pods, or a later order
     idle_timeout: float | None = None  # IDLE_TIMEOUT in seconds
+    queued: bool = False  # Kueue decides when it is suspended, and when it goes on
+    unstoppable: str | None = None  # why gpuwatch cannot suspend it, as a clause
 
     def __str__(self) -> str:
         """Return its kind and name, such as `Notebook team-a/alice`."""

@@ -13,6 +13,7 @@ import yaml
 from gpuwatch.config import load
 from gpuwatch.kubernetes.calls import RIGHTS, Use
 from gpuwatch.model import kubernetes as nouns
+from gpuwatch.model.workload_kinds import KINDS, WorkloadKind
 from tests.support.paths import ROOT
 from tools.kustomize import FOLDER
 
@@ -100,3 +101,23 @@ def test_it_names_every_right() -> None:
     assert {verb for _, verb in rights.pop("observe")} == {"get", "list", "watch"}
     assert rights.keys() == rows.keys()
     assert all(row in PAGE for row in rows.values())
+
+
+@pytest.mark.parametrize("kind", KINDS, ids=lambda each: str(each.label))
+def test_it_has_every_kind_of_workload_with_what_may_end_it(kind: WorkloadKind) -> None:
+    """The table in the code decides, and people read this one."""
+    rows = [line.split(" | ") for line in PAGE.splitlines() if line.startswith("| ") and line.count(" | ") == 4]
+    (row,) = [row for row in rows if kind.label in row[0].removeprefix("| ").split(", ") and kind.by == row[1]]
+
+    assert row[2] == ("by themselves" if kind.apart else "together")
+    assert row[3] == ("yes" if kind.again else "no")
+    assert set(re.findall("`([a-z-]+)`", row[4])) == set(kind.actions)
+    assert all(part in row[4] for part in kind.parts)
+
+
+def test_the_chart_reads_every_kind_of_the_table() -> None:
+    """By default; kinds of Kubernetes itself are in the role already."""
+    values = yaml.safe_load((ROOT / "deploy/helm/gpuwatch/values.yaml").read_text(encoding="utf-8"))
+    told = {(each["apiGroup"], each["resource"]) for each in values["controller"]["kubernetes"]["workloads"]}
+
+    assert told == {(each.group, each.resource) for each in KINDS if each.by != "Kubernetes"}

@@ -21,6 +21,7 @@ from gpuwatch.model.decision import FINAL, Done, Observation, Reason, Status, St
 from gpuwatch.model.duration import format_duration, format_time
 from gpuwatch.model.kubernetes import cluster_prefix, is_workload
 from gpuwatch.model.promise import Notice
+from gpuwatch.model.workload_kinds import DEACTIVATE
 from gpuwatch.policies import notices, waiting
 from gpuwatch.policies.kubernetes import idle_pods_obstacles as obstacles
 from gpuwatch.policies.kubernetes.idle_pods_settings import IdlePodRules
@@ -77,7 +78,7 @@ def _step(use: WorkloadUse, observation: Observation, rules: Mapping[str, IdlePo
     """One workload's; the table of the rules above, top to bottom."""
     notice = observation.ledger.notice(use.id)
     undo = Verb.HOLD if notice is None else Verb.WITHDRAW
-    if (works := obstacles.working(use)) is not None:
+    if (works := obstacles.working(use, observation)) is not None:
         return _make_step(use, undo, "busy", works, "Its idleness.")
     if (doubt := obstacles.not_known(use, observation)) is not None:
         return _make_step(use, Verb.HOLD, "unknown", doubt, "Answers of the API server and of each pod's agent.")
@@ -167,8 +168,9 @@ def grace_seconds(use: WorkloadUse, rules: Mapping[str, IdlePodRules]) -> float:
 
 
 def how(use: WorkloadUse) -> str:
-    """What its people say may become of it; "" where they say nothing."""
-    return use.workload.idle_action or ""
+    """What its people say may become of it; "" where they say nothing. A queue's Job is stopped by its queue."""
+    said = use.workload.idle_action or ""
+    return DEACTIVATE if said == "stop" and use.workload.queued else said
 
 
 def last_end(observation: Observation, workload_id: str) -> Done | None:
@@ -201,6 +203,7 @@ def _words(use: WorkloadUse) -> str:
 def _deed_words(use: WorkloadUse) -> str:
     """What is to come, as the subject of a sentence."""
     deeds = {"scale-to-zero": "Its scaling to zero", "stop": "Its stop", "delete": "The deletion of its pods"}
+    deeds |= {DEACTIVATE: "Its stop by its Workload of Kueue"}
     return deeds[how(use)]
 
 

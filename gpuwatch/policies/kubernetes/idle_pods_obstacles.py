@@ -9,18 +9,11 @@ from gpuwatch.model.activity import State
 from gpuwatch.model.decision import Observation
 from gpuwatch.model.duration import format_duration, format_time
 from gpuwatch.model.kubernetes import ENDING_ACTIONS, IDLE_ACTION, Pod
+from gpuwatch.model.workload_kinds import ACTIONS
+from gpuwatch.policies.kubernetes import siblings
 from gpuwatch.policies.kubernetes.idle_pods_settings import IdlePodRules
 from gpuwatch.policies.kubernetes.workload_use import WorkloadUse, at_work, in_doubt
 
-# What each kind can be asked. `delete` of a Job's pods restarts them, for a Job makes them again.
-ACTIONS: Mapping[str, frozenset[str]] = {
-    "Deployment": frozenset({"scale-to-zero"}),
-    "StatefulSet": frozenset({"scale-to-zero"}),
-    "ReplicaSet": frozenset({"scale-to-zero"}),
-    "Notebook": frozenset({"stop"}),
-    "Job": frozenset({"stop", "delete"}),
-    "Pod": frozenset({"delete"}),
-}
 _BUSY = frozenset({State.BUSY, State.OCCUPIED})
 _NAMED = 3  # pods in a sentence
 
@@ -35,16 +28,18 @@ def not_known(use: WorkloadUse, observation: Observation) -> str | None:
         return f"The use of some of its pods is not known: {_list_pods(use.others)}."
     unknown = tuple(each for each in use.pods if in_doubt(each))
     if not unknown:
-        return None
+        found = ((pod, siblings.in_doubt(pod, observation.fleet, observation.now)) for pod in use.all_pods)
+        return next((f"{pod} goes with its siblings, and {why}." for pod, why in found if why is not None), None)
     why = next((f": {each.work.doubt}." for each in unknown if each.work is not None and each.work.doubt), ".")
     return f"What {_list_pods(tuple(each.pod for each in unknown))} does is not known{why}"
 
 
-def working(use: WorkloadUse) -> str | None:
-    """Which of its pods work. One is enough."""
+def working(use: WorkloadUse, observation: Observation) -> str | None:
+    """Which of its pods work, or of their siblings in another workload. One is enough."""
     busy = tuple(each for each in use.pods if at_work(each))
     if not busy:
-        return None
+        found = ((pod, siblings.working(pod, observation.fleet, observation.now)) for pod in use.all_pods)
+        return next((f"{pod} goes with its siblings, and {why}." for pod, why in found if why is not None), None)
     signs = {sign.name for each in busy if each.work is not None for sign in each.work.evidence}
     by = f" ({', '.join(sorted(signs))})" if signs and not any(each.state in _BUSY for each in busy) else ""
     return f"It works: {_list_pods(tuple(each.pod for each in busy))}{by}."
@@ -101,6 +96,8 @@ def without_consent(use: WorkloadUse) -> str | None:
         return f"gpuwatch ends no pods of the kind {kind}."
     if action not in can:
         return f"A {kind} cannot be asked to {action}, only to {' or '.join(sorted(can))}."
+    if action == "stop" and use.workload.unstoppable is not None:
+        return f"It cannot be stopped: {use.workload.unstoppable}."
     return None
 
 

@@ -9,9 +9,11 @@ from dataclasses import dataclass
 from datetime import UTC, datetime, timedelta
 
 from gpuwatch.model.kubernetes import KUBEFLOW_STOPPED, SNOOZE_UNTIL, Target
+from gpuwatch.model.workload_kinds import DEACTIVATE
 
 _PREFIX = "kube:"
 _PARTS = 4
+_WORKLOADS = "workloads.kueue.x-k8s.io"
 _NOTE_AT = "%Y-%m-%d %H:%M UTC"
 _DAY = timedelta(days=1)
 
@@ -75,7 +77,10 @@ _SCALE = Deed(will="scale {} to zero", did="scaled {} to zero", done="scaled to 
 _STOP = Deed(will="stop {}", did="stopped {}", done="stopped")
 _SUSPEND = Deed(will="suspend {}", did="suspended {}", done="suspended")
 _END = Deed(will="end the pods of {}", did="ended the pods of {}", done="without pods")
-_DEEDS: Mapping[str, Deed] = {"scale-to-zero": _SCALE, "stop": _STOP, "delete": _END}
+_QUEUED = Deed(
+    will="stop {} by its Workload of Kueue", did="stopped {} by its Workload of Kueue", done="stopped in Kueue"
+)
+_DEEDS: Mapping[str, Deed] = {"scale-to-zero": _SCALE, "stop": _STOP, "delete": _END, DEACTIVATE: _QUEUED}
 
 
 def deed_on_kind(kind: str, how: str | None) -> Deed:
@@ -88,6 +93,10 @@ def back(target: Target | WorkloadName, how: str, wanted: int | None) -> str | N
     space, thing = _typed_parts(target)
     if (target.kind, how) == ("Job", "stop"):
         return f'kubectl -n {space} patch {thing} --type=merge -p \'{{"spec":{{"suspend":false}}}}\''
+    if how == DEACTIVATE:
+        its = f'{{.items[?(@.metadata.ownerReferences[0].name=="{target.name}")].metadata.name}}'
+        named = f"$(kubectl -n {space} get {_WORKLOADS} -o jsonpath={shlex.quote(its)})"
+        return f'kubectl -n {space} patch {_WORKLOADS} {named} --type=merge -p \'{{"spec":{{"active":true}}}}\''
     commands = {
         "scale-to-zero": f"kubectl -n {space} scale {thing} --replicas={wanted}",
         "stop": f"kubectl -n {space} annotate {thing} {KUBEFLOW_STOPPED}-",

@@ -7,18 +7,23 @@ from pathlib import Path
 
 import pytest
 
+from gpuwatch.clouds.errors import ProtectedError
+from gpuwatch.clouds.permit import Permit
 from gpuwatch.kubernetes import ConnectedCluster
 from gpuwatch.kubernetes.calls import RIGHTS
 from gpuwatch.kubernetes.settings import KubernetesSettings
-from gpuwatch.model.kubernetes import IDLE_ACTION, OWNER, PROTECT, ClusterView, KubernetesNode, Pod
+from gpuwatch.model.kubernetes import IDLE_ACTION, OWNER, PROTECT, ClusterView, KubernetesNode, Pod, Target
 from gpuwatch.runtime.clock import ManualClock, SystemClock
 from tests.support.builders.kubernetes import (
     budget_object,
     custom_kind,
     custom_object,
     deployment_object,
+    job_object,
+    kueue_kind,
     node_object,
     pod_object,
+    queued_object,
     replica_set_object,
 )
 from tests.support.real.agents import eventually
@@ -190,6 +195,46 @@ def test_the_parts_of_a_work_belong_together_whatever_owns_them(plane: ControlPl
     assert {name: pod.group for name, pod in now.items()} == shown
     assert str(now["spark-exec-1"].workload) == f"Pod {team}/spark-driver"
     assert {pod.protected for pod in now.values()} == {None}
+
+
+def test_what_waits_in_kueues_queues_is_demand_and_a_job_of_it_is_stopped_by_its_workload(
+    plane: ControlPlane, connect: Connect
+) -> None:
+    """A gang of four that is not admitted yet; a Job that runs: Kueue owns its suspension."""
+    plane.custom(kueue_kind())
+    team = plane.namespace()
+    job = job_object(team, "train", annotations={IDLE_ACTION: "stop"})
+    job["metadata"]["labels"] = {"kueue.x-k8s.io/queue-name": "gpus"}
+    (job,) = plane.admin.create(job)
+    plane.admin.create(
+        node_object("gpu-1"),
+        pod_object(team, "train-1", node="gpu-1", gpus=8, owner=job),
+        queued_object(team, "job-train-1", owner=job),
+        queued_object(team, "job-big-2", count=4),
+        queued_object(team, "off", count=4, active=False),
+    )
+    rights = {"apiGroups": ["kueue.x-k8s.io"], "resources": ["workloads"], "verbs": ["patch"]}
+    without, account = (plane.service_account(team, [*role(), *more]).token for more in ([], [rights]))
+    token = plane.kubeconfig(account)
+
+    refused = first_pod(connect(plane.kubeconfig(without))).workload
+    cluster = connect(token)
+    view = cluster.view()
+    pod = first_pod(cluster)
+
+    assert [str(each) for each in view.pending] == [f"{team}/job-big-2-main-{number}" for number in range(4)]
+    assert "has no right to patch workloads.kueue.x-k8s.io" in (refused.unstoppable or "")
+    assert (pod.workload.queued, pod.workload.unstoppable) == (True, None)
+    its = Target(namespace=team, kind="Job", name="train", uid=pod.workload.uid)
+    permit = Permit.asked_now(SystemClock(), 60.0, lambda: True)
+    with pytest.raises(ProtectedError, match="Kueue owns its suspension"):
+        cluster.workloads.release(its, "stop", (), "key-1", permit=permit)
+    for _ in range(2):  # as after a crash
+        cluster.workloads.release(its, "deactivate", (), "key-1", permit=permit)
+    queue = f"/apis/kueue.x-k8s.io/v1beta1/namespaces/{team}/workloads"
+    assert plane.admin.ask("GET", f"{queue}/job-train-1")["spec"]["active"] is False
+    assert plane.admin.get("Job", "train", team)["spec"].get("suspend") in {None, False}
+    assert plane.admin.get("Job", "train", team)["metadata"]["annotations"]["gpuwatch.io/released-by"] == "key-1"
 
 
 def test_changes_are_seen_as_they_happen(plane: ControlPlane, connect: Connect) -> None:

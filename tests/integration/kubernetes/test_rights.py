@@ -13,7 +13,7 @@ from gpuwatch.kubernetes.calls import RIGHTS
 from gpuwatch.kubernetes.cluster import ApiCluster
 from gpuwatch.kubernetes.settings import KubernetesSettings
 from gpuwatch.model.kubernetes import ClusterView, KubernetesNode, Target
-from gpuwatch.policies.kubernetes.idle_pods_obstacles import ACTIONS
+from gpuwatch.model.workload_kinds import ACTIONS, KINDS
 from gpuwatch.runtime.clock import SystemClock
 from tests.support.builders.kubernetes import (
     cron_job_object,
@@ -21,6 +21,7 @@ from tests.support.builders.kubernetes import (
     custom_object,
     deployment_object,
     job_object,
+    kueue_kind,
     node_object,
     pod_object,
     replica_set_object,
@@ -33,7 +34,7 @@ from tests.support.real.kubernetes_api import Api, ApiError, Object
 from tests.support.real.kubernetes_chart import chart_account, cluster_rules, patches, team_rules
 
 pytestmark = pytest.mark.component("kube-apiserver")
-CUSTOM = (("kubeflow.org", "Notebook", "notebooks"), ("ray.io", "RayCluster", "rayclusters"))
+CUSTOM = [(each.group, each.kind, each.resource) for each in KINDS if each.by != "Kubernetes"]
 CHANGES = {
     Asked("nodes", "patch"),
     Asked("pods/eviction", "create"),
@@ -98,8 +99,8 @@ def team(plane: ControlPlane) -> str:
 @pytest.fixture
 def others(plane: ControlPlane, team: str) -> None:
     """There as well, pods that objects of other systems own."""
+    plane.custom(kueue_kind(), *(custom_kind(*each) for each in CUSTOM))
     for group, kind, plural in CUSTOM:
-        plane.custom(custom_kind(group, kind, plural))
         (owner,) = plane.admin.create(custom_object(group, kind, team, "alice"))
         plane.admin.create(pod_object(team, f"alice-{plural}", node="gpu-1", gpus=1, owner=owner))
 
@@ -175,7 +176,7 @@ def test_the_controller_uses_its_whole_role_and_nothing_else(plane: ControlPlane
     assert seen.trouble is None
     assert {str(pod.workload.kind) for node in seen.nodes for pod in node.pods} == {
         *("Deployment", "CronJob", "StatefulSet", "ReplicationController", "ReplicaSet", "Job", "Pod"),
-        *("Notebook", "RayCluster"),
+        *(each.label for each in KINDS if each.by != "Kubernetes"),
     }
     assert [pod.protected for node in seen.nodes for pod in node.pods if pod.protected] == []
     assert plane.asked(account) == granted(role())

@@ -130,7 +130,8 @@ def custom_kind(group: str, kind: str, plural: str) -> Object:
     return {
         "apiVersion": "apiextensions.k8s.io/v1",
         "kind": "CustomResourceDefinition",
-        "metadata": {"name": f"{plural}.{group}"},
+        # Kubernetes' own groups, such as sparkoperator.k8s.io, take no definition without that annotation.
+        "metadata": {"name": f"{plural}.{group}", "annotations": {"api-approved.kubernetes.io": "unapproved, a test"}},
         "spec": {"group": group, "scope": "Namespaced", "names": names, "versions": [version]},
     }
 
@@ -148,7 +149,7 @@ def kueue_kind(version: str = "v1beta1") -> Object:
     anything = {"type": "object", "x-kubernetes-preserve-unknown-fields": True}
     one_set = {"type": "object", "properties": {"name": _TEXT, "count": {"type": "integer"}, "template": anything}}
     spec = {"active": {"type": "boolean", "default": True}, "queueName": _TEXT, "podSets": _list_of(one_set)}
-    told = {key: _TEXT for key in ("type", "status", "reason", "message", "lastTransitionTime")}
+    told = dict.fromkeys(("type", "status", "reason", "message", "lastTransitionTime"), _TEXT)
     status = {"conditions": _list_of({"type": "object", "properties": told})}
     made = custom_kind("kueue.x-k8s.io", "Workload", "workloads")
     properties = {

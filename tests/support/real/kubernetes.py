@@ -102,14 +102,21 @@ class ControlPlane:
         self.admin.create({"apiVersion": "v1", "kind": "Namespace", "metadata": {"name": name}})
         return name
 
-    def custom(self, kind: Object) -> None:
-        """Another system's kind, known and served when this returns."""
-        eventually(lambda: self._new(kind), f"{kind['metadata']['name']} does not end".__str__)
+    def custom(self, *kinds: Object) -> None:
+        """Kinds of other systems, known and served when this returns."""
+        for kind in kinds:
+            eventually(lambda kind=kind: self._new(kind), f"{kind['metadata']['name']} does not end".__str__)  # type: ignore[misc]  # this one
+        for kind in kinds:
+            self._wait_served(kind)
+
+    def _wait_served(self, kind: Object) -> None:
+        """Until the API server lists objects of it."""
         group, plural = kind["spec"]["group"], kind["spec"]["names"]["plural"]
+        version = kind["spec"]["versions"][0]["name"]
 
         def served() -> bool:
             with contextlib.suppress(ApiError):
-                return bool(self.admin.ask("GET", f"/apis/{group}/v1/{plural}"))
+                return bool(self.admin.ask("GET", f"/apis/{group}/{version}/{plural}"))
             return False
 
         eventually(served, f"{plural}.{group} is not served".__str__)

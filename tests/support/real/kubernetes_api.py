@@ -12,6 +12,8 @@ from dataclasses import dataclass, field
 from http.client import HTTPException, HTTPSConnection
 from typing import Any
 
+from gpuwatch.model.workload_kinds import KINDS
+
 Object = dict[str, Any]
 _MERGE = "application/merge-patch+json"
 # Where the objects of a kind lie; a namespace stands between the parts.
@@ -47,6 +49,7 @@ _PLACES = {
     "ValidatingAdmissionPolicy": ("/apis/admissionregistration.k8s.io/v1", "validatingadmissionpolicies"),
     "ValidatingAdmissionPolicyBinding": ("/apis/admissionregistration.k8s.io/v1", "validatingadmissionpolicybindings"),
 }
+_KUEUES = ("kueue.x-k8s.io", "Workload")
 _WITHOUT_NAMESPACE = {
     *("ClusterRole", "ClusterRoleBinding", "CustomResourceDefinition", "Namespace", "Node"),
     *("ValidatingAdmissionPolicy", "ValidatingAdmissionPolicyBinding"),
@@ -167,10 +170,12 @@ class Api:
     def _create(self, made: Object, *, dry_run: bool = False) -> Object:
         options = "?fieldValidation=Strict" + ("&dryRun=All" if dry_run else "")
         namespace = made["metadata"].get("namespace")
-        answer = self.ask("POST", place(made["kind"], namespace) + options, made)
+        folder = _folder(made, namespace)
+        answer = self.ask("POST", folder + options, made)
         if "status" not in made or dry_run:
             return answer
-        return self.patch(made["kind"], made["metadata"]["name"], {"status": made["status"]}, namespace, "/status")
+        path = f"{folder}/{made['metadata']['name']}/status"
+        return self.ask("PATCH", path, {"status": made["status"]}, "application/merge-patch+json")
 
     def _connection(self, timeout: float) -> HTTPSConnection:
         one: HTTPSConnection | None = getattr(self._of_thread, "one", None)
@@ -180,6 +185,16 @@ class Api:
         if one.sock is not None:
             one.sock.settimeout(timeout)
         return one
+
+
+def _folder(made: Object, namespace: str | None) -> str:
+    """The path of all objects of one's kind; kinds of two groups may have one name."""
+    group, _, version = made["apiVersion"].rpartition("/")
+    resources = {(each.group, each.kind): each.resource for each in KINDS} | {_KUEUES: "workloads"}
+    resource = resources.get((group, made["kind"]))
+    if resource is None or not group:
+        return place(made["kind"], namespace)
+    return f"/apis/{group}/{version}" + ("" if namespace is None else f"/namespaces/{namespace}") + f"/{resource}"
 
 
 def place(kind: str, namespace: str | None = None, name: str | None = None) -> str:

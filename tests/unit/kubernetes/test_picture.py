@@ -14,6 +14,7 @@ from gpuwatch.kubernetes.picture import Picture, kept_by, node_owner, pending, p
 from gpuwatch.model.kubernetes import (
     ANNOTATIONS,
     CORDONED_BY,
+    IDLE_ACTION,
     IDLE_TIMEOUT,
     INTERRUPTIBLE,
     LOSES_LOCAL_DATA,
@@ -25,6 +26,7 @@ from gpuwatch.model.kubernetes import (
     Taint,
     slip,
 )
+from gpuwatch.model.workload_kinds import QUEUE_LABEL
 
 _LAST_YEAR = 9999
 _NOW = datetime(2026, 11, 23, 12, tzinfo=UTC)
@@ -301,3 +303,56 @@ def test_the_longest_wait_counts_that_somebody_asks_for(value: str, hours: float
     assert pod.workload.idle_timeout is not None
     assert isfinite(pod.workload.idle_timeout)
     assert pod.workload.idle_timeout == hours * 3600 if hours else pod.workload.idle_timeout > 365 * 86400
+
+
+def test_a_run_of_a_cron_job_is_a_workload_of_its_own_where_its_people_let_it_end() -> None:
+    """On the Job, above it, or on the namespace; without their word it is shown as its CronJob's."""
+    owner, cron = refers("job"), refers("cron", "CronJob")
+    on_job = seen(a_pod(owner), an_owner("job", cron, **{IDLE_ACTION: "stop"}), an_owner("cron"))
+    on_cron = seen(a_pod(owner), an_owner("job", cron), an_owner("cron", None, **{IDLE_ACTION: "stop"}))
+    on_namespace = seen(
+        a_pod(owner), an_owner("job", cron), an_owner("cron"), namespace=an_owner("team", None, **{IDLE_ACTION: "stop"})
+    )
+
+    for pod in (on_job, on_cron, on_namespace):
+        assert (str(pod.workload), pod.workload.uid, pod.workload.idle_action) == ("Job team/job", "job", "stop")
+    assert str(seen(a_pod(owner), an_owner("job", cron), an_owner("cron")).workload) == "CronJob team/cron"
+
+
+@pytest.mark.parametrize("above", ["JobSet", "RayJob", "TrainJob", "SomethingElse"])
+def test_a_part_that_its_owner_would_make_again_is_not_ended_by_itself(above: str) -> None:
+    """It would be back in a second, and ended again an hour later."""
+    pod = seen(a_pod(refers("job")), an_owner("job", refers("top", above), **{IDLE_ACTION: "stop"}), an_owner("top"))
+    assert (str(pod.workload), pod.workload.idle_action) == (f"{above} team/top", "stop")
+
+
+@pytest.mark.parametrize(("kind", "bare"), [("Workflow", True), ("PyTorchJob", True), ("RayCluster", False)])
+def test_a_pod_that_its_owner_does_not_make_again_is_bare(kind: str, *, bare: bool) -> None:
+    """A step of a workflow fails with its pod."""
+    assert seen(a_pod(refers("own", kind)), an_owner("own")).bare == bare
+
+
+def test_a_job_of_kueue_is_known_by_its_label_or_by_its_workload() -> None:
+    """Kueue owns its suspension; why gpuwatch cannot stop it is asked of the namespace."""
+    marked = an_owner("job", None, **{QUEUE_LABEL: "gpus", IDLE_ACTION: "stop"})
+    plain = an_owner("job", None, **{IDLE_ACTION: "stop"})
+    assert seen(a_pod(refers("job")), marked).workload.queued
+    assert not seen(a_pod(refers("job")), plain).workload.queued
+    picture = Picture(
+        now=_NOW,
+        owners=lambda _reference, _namespace: plain,
+        namespaces={"team": an_owner("team")},
+        system_namespaces=(),
+        cluster="k",
+        queued={"job"},
+        why_not_stopped=lambda namespace: f"no right in {namespace}",
+    )
+    its = picture.pod(a_pod(refers("job"))).workload
+    assert (its.queued, its.unstoppable) == (True, "no right in team")
+
+
+def test_a_pod_of_jupyterhub_is_its_users() -> None:
+    """No object owns it; what people write comes first."""
+    label = {"hub.jupyter.org/username": "alice"}
+    assert seen(replace(a_pod(), labels=label)).workload.owner == "alice"
+    assert seen(replace(a_pod(None, **{OWNER: "bob"}), labels=label)).workload.owner == "bob"

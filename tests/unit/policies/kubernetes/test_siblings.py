@@ -10,11 +10,13 @@ from gpuwatch.model.activity import State
 from gpuwatch.model.decision import Observation, Reason, Step, Verb
 from gpuwatch.model.fleet import Fleet, Node
 from gpuwatch.model.kubernetes import ClusterView, Pod
-from gpuwatch.policies.kubernetes import obstacles, sick
+from gpuwatch.policies.kubernetes import idle_pods_obstacles, obstacles, sick
 from gpuwatch.policies.kubernetes.nodes import node_steps
+from gpuwatch.policies.kubernetes.workload_use import workloads
 from tests.support.builders.clusters import CLUSTER, OURS, a_gpu_pod, a_kubernetes_node, a_pod
 from tests.support.builders.fleet import NOW, a_node, an_observation
-from tests.support.builders.workloads import a_host
+from tests.support.builders.workloads import a_host, a_notebook, its_pod
+from tests.support.builders.workloads import seen as workloads_seen
 
 HOURS = 7200.0
 HEAD = a_pod("big-head", group="ray")
@@ -162,3 +164,28 @@ def test_a_sick_node_moves_no_head_of_a_busy_cluster() -> None:
     movable, why = sick.evacuable(node, node.kubernetes, observation, OURS)
     assert movable == frozenset()
     assert "big-worker-1" in (why or "")
+
+
+def test_a_workload_is_not_ended_while_a_sibling_of_another_one_works() -> None:
+    """Two Jobs of one work: one of them is idle, and its people let it end."""
+    its = replace(a_notebook(), kind="Job", name="a", uid="uid-a")
+    idle = its_pod("a-0", its, group="set")
+    other = its_pod("b-0", replace(its, name="b", uid="uid-b"), group="set")
+    told = {state: obstacles_of(idle, other, state) for state in (State.BUSY, State.UNKNOWN, State.IDLE)}
+
+    assert told[State.BUSY] == (
+        "team-a/a-0 goes with its siblings, and its sibling team-a/b-0 on node node-2 is busy.",
+        None,
+    )
+    assert told[State.UNKNOWN] == (
+        None,
+        "team-a/a-0 goes with its siblings, and what its sibling team-a/b-0 on node node-2 does is not known.",
+    )
+    assert told[State.IDLE] == (None, None)
+
+
+def obstacles_of(idle: Pod, other: Pod, state: State) -> tuple[str | None, str | None]:
+    """Who works, and what is not known, of the workload of an idle pod."""
+    observation = workloads_seen(a_host(1, (idle, State.IDLE)), a_host(2, (other, state)))
+    use = next(each for each in workloads(observation) if each.workload.name == "a")
+    return idle_pods_obstacles.working(use, observation), idle_pods_obstacles.not_known(use, observation)
