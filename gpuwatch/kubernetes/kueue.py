@@ -2,8 +2,8 @@
 
 Kueue holds a job back before it has pods (`spec.suspend`), so that no pending pod says what its nodes are for. Rules:
 
-1. A Workload that is finished, not active, or evicted for good waits for nothing; nor does one whose queue is closed.
-   Where pods of it exist, these speak for themselves.
+1. A Workload that is finished, not active, or evicted for good waits for nothing, and so it is in a closed queue. Where
+   pods of it exist, these speak for themselves.
 2. It waits since Kueue reserved quota for it, else since it was made.
 3. It is demand that keeps nodes, and never demand that makes some: whether it may run is its quota's to say.
 
@@ -60,7 +60,7 @@ class _PodSet(Struct):
 
 
 class _Spec(Struct, rename="camel"):
-    """What it wants."""
+    """What a Workload asks for."""
 
     active: bool | None = None
     pod_sets: list[_PodSet] | None = None
@@ -134,10 +134,10 @@ def queued_facts(read: QueuedObject, gpu_resources: Sequence[str]) -> QueuedFact
     meta, spec = read.metadata, read.spec or _Spec()
     told = {each.type: each for each in (read.status.conditions if read.status is not None else None) or ()}
     sets = spec.pod_sets or () if _waits(meta, spec, told) else ()
-    wanted = tuple(found for each in sets if (found := _wanted(meta, each, gpu_resources)) is not None)
+    wanted = tuple(found for each in sets if (found := _wanted_pods(meta, each, gpu_resources)) is not None)
     began = meta.creation_timestamp
     for name in ("Admitted", "QuotaReserved"):
-        if _holds(told, name):
+        if _is_true(told, name):
             began = told[name].last_transition_time or began
             break
     return QueuedFacts(
@@ -151,24 +151,24 @@ def queued_facts(read: QueuedObject, gpu_resources: Sequence[str]) -> QueuedFact
     )
 
 
-def _holds(told: Mapping[str, _Condition], name: str) -> bool:
+def _is_true(told: Mapping[str, _Condition], name: str) -> bool:
     """Whether a condition is true."""
     return name in told and told[name].status == "True"
 
 
 def _waits(meta: ObjectMeta, spec: _Spec, told: Mapping[str, _Condition]) -> bool:
     """Rule 1, but for its pods."""
-    if spec.active is False or _holds(told, "Finished") or meta.deletion_timestamp is not None:
+    if spec.active is False or _is_true(told, "Finished") or meta.deletion_timestamp is not None:
         return False
-    if _holds(told, "QuotaReserved") or _holds(told, "Admitted"):
+    if _is_true(told, "QuotaReserved") or _is_true(told, "Admitted"):
         return True
-    if _holds(told, "Evicted") and told["Evicted"].reason in _FOR_GOOD:
+    if _is_true(told, "Evicted") and told["Evicted"].reason in _FOR_GOOD:
         return False
     waits = told.get("QuotaReserved")
     return waits is None or not any(each in waits.message for each in _CLOSED)
 
 
-def _wanted(meta: ObjectMeta, its: _PodSet, gpu_resources: Sequence[str]) -> Wanted | None:
+def _wanted_pods(meta: ObjectMeta, its: _PodSet, gpu_resources: Sequence[str]) -> Wanted | None:
     """What one set wants; None: no GPUs."""
     spec = its.template.spec if its.template is not None else None
     if spec is None or its.count <= 0:
@@ -192,7 +192,7 @@ def waiting_pods(queue: Collection[QueuedFacts], there: Collection[str]) -> Iter
 
 
 def _pods_of(queued: QueuedFacts, most: int) -> Iterator[Pod]:
-    """One Workload's."""
+    """Yield those of one Workload, as many as are asked for at most."""
     count = sum(each.count for each in queued.wanted)
     own = Workload(namespace=queued.namespace, kind="Workload", name=queued.name, uid=queued.uid)
     made = 0
@@ -257,7 +257,7 @@ class Queue:
         return () if self._watch is None else tuple(waiting_pods(self._watch.kept.all(), there))
 
     def versions(self) -> tuple[str, ...]:
-        """The version that its Workloads are followed in; none where the cluster has none."""
+        """The version in which its Workloads are followed; empty where there is no Kueue."""
         return () if self._watch is None else (self._watch.path.split("/")[3],)
 
     @property

@@ -149,7 +149,7 @@ class ApiWorkloads:
         return Drain()
 
     def _deactivate(self, target: Target, read: _Object, marks: dict[str, str | None], permit: Permit) -> None:
-        """Stop a Job by its Workload of Kueue, which then suspends it, and lets it go on once it is active again.
+        """Stop a Job by its Workload of Kueue, which then suspends it, and resumes it once it is active again.
 
         Raises:
             ProtectedError: no such Workload is there.

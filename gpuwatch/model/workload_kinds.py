@@ -10,7 +10,7 @@ from dataclasses import dataclass
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class WorkloadKind:
-    """One kind. `actions` are the values of IDLE_ACTION that end its pods; `by` is whose kind it is.
+    """One kind. `actions` are the values of IDLE_ACTION that end its pods; `by` is the project that it comes from.
 
     `apart`: its pods, or its runs, do without each other. `again` is whether a pod that is evicted is made again: not
     known counts as no. `parts` are kinds of its parts that their people may have ended by themselves, for it lets them
