@@ -175,4 +175,8 @@ def helm(*, folder: Path, chosen: tuple[str, ...], force: bool) -> None:
     files = {**chart(), "files/rules/gpuwatch.yml": rules_text(chosen)}
     write(folder, {f"gpuwatch/{name}": text for name, text in files.items()}, force)
     where = f"{shlex.quote(str(folder))}/gpuwatch"
-    print_text(f"Install it with: helm install gpuwatch {where} --namespace gpuwatch --create-namespace")
+    print_text(
+        "Write values.yaml first: your images (none is published), and TLS or `insecure: true` for agent and "
+        "controller. docs/kubernetes.md has an example."
+    )
+    print_text(f"Then: helm install gpuwatch {where} --namespace gpuwatch --create-namespace --values values.yaml")

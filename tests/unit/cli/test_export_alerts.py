@@ -119,4 +119,5 @@ def test_the_chart_has_the_groups_that_are_asked_for(
     assert done.exit_code == 0, done.output
     assert [group["name"] for group in written] == ["gpuwatch-recorded", *(f"gpuwatch-{name}" for name in kept)]
     assert all(group in SHIPPED for group in written)
-    assert "helm install gpuwatch" in done.output
+    assert "your images (none is published), and TLS or `insecure: true`" in done.output  # the defaults do not install
+    assert "--create-namespace --values values.yaml\n" in done.output
