@@ -1,5 +1,6 @@
 """The controller: its parts made from the settings, and its rounds on a schedule."""
 
+import errno
 import logging
 from collections.abc import Callable, Iterator, Sequence
 from contextlib import contextmanager
@@ -201,14 +202,22 @@ def _following(waiter: SignalWaiter, reload: Callable[[], Settings], clock: Cloc
     return None
 
 
+def why_not_served(error: Exception) -> str:
+    """Why there is no page and no metrics, with what helps."""
+    if not isinstance(error, OSError):
+        return str(error)
+    why = error.strerror or str(error)
+    if error.errno != errno.EADDRINUSE:
+        return why
+    return f"{why}; end what listens there, or choose another controller.port. Rounds go on without page and metrics"
+
+
 def _make_server(settings: Settings, seen: Observers, parts: ControllerContext) -> HttpServer | None:
     """The server of metrics and page, not started; the rounds also run without it."""
     try:
         return make_server(settings.controller, seen, parts.clock)
-    except OSError as error:
-        why = error.strerror or str(error)
-    except (ValueError, ImportError) as error:
-        why = str(error)
+    except (OSError, ValueError, ImportError) as error:
+        why = why_not_served(error)
     log.error("Nothing is served at port %d (controller.port): %s", settings.controller.port, why)
     return None
 

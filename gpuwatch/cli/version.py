@@ -53,14 +53,16 @@ def installed_versions() -> VersionDocument:
 
 def extras(requirements: Iterable[str]) -> dict[str, set[str]]:
     """The packages that each extra brings, also through other extras, from the metadata of an installed package."""
+    from gpuwatch.runtime.installed import DISTRIBUTION
+
     direct: dict[str, set[str]] = {}
     through: list[tuple[str, str]] = []
     for name, other, extra in (found.groups() for each in requirements if (found := _REQUIREMENT.match(each))):
         direct.setdefault(extra, set())
-        if other is None:
-            direct[extra].add(name)
-        else:
+        if other is not None and name == DISTRIBUTION:
             through.append((extra, other))
+        else:
+            direct[extra].add(name)
     return {
         extra: names.union(*(direct.get(other, ()) for of, other in through if of == extra))
         for extra, names in direct.items()

@@ -137,7 +137,16 @@ class _File(YamlConfigSettingsSource):
         values = yaml_file.read_values(file_path, self._origin)
         amounts.in_dollars(values, self._origin)
         _choices_as_text(values, self._origin)
+        _beside_the_file(values, file_path)
         return values
+
+
+def _beside_the_file(values: dict[str, Any], file: Path) -> None:
+    """A relative path of the ledger is of the file's folder: each command finds the same one, wherever it is run."""
+    ledger = values.get("ledger")
+    path = ledger.get("path") if isinstance(ledger, dict) else None
+    if isinstance(ledger, dict) and isinstance(path, str) and path:
+        ledger["path"] = str(file.absolute().parent / path)
 
 
 def _choices_as_text(values: dict[str, Any], origin: Origin) -> None:

@@ -23,9 +23,11 @@ class LedgerSettings:
 
     __pydantic_config__: ClassVar[dict[str, object]] = STRICT
 
-    path: Annotated[str, MinLen(1), Setting("The SQLite file; its directory must exist and be writable.")] = (
-        DEFAULT_PATH
-    )
+    path: Annotated[
+        str,
+        MinLen(1),
+        Setting("The SQLite file, from this file's folder if relative; its directory must exist and be writable."),
+    ] = DEFAULT_PATH
     url: Annotated[
         Annotated[str, MinLen(1)] | None,
         Setting(

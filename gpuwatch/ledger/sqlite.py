@@ -14,14 +14,22 @@ from sqlalchemy.pool import NullPool
 from gpuwatch.ledger import schema
 from gpuwatch.ledger.chain import Writer
 from gpuwatch.ledger.records import LedgerError, OtherLedgerError
-from gpuwatch.ledger.sqlite_files import HeldFile, Mark, Marker, at_rest, left_over, lost_error, refuse_directory
+from gpuwatch.ledger.sqlite_files import (
+    AS_ITS_USER,
+    HeldFile,
+    Mark,
+    Marker,
+    at_rest,
+    left_over,
+    lost_error,
+    refuse_directory,
+)
 from gpuwatch.ledger.store import RESTART, Store, cause, this_process
 from gpuwatch.ledger.tables import CHAIN
 
 log = logging.getLogger(__name__)
 
 _CLOSED = ("SQLITE_CANTOPEN", "SQLITE_READONLY", "SQLITE_PERM")  # to this user
-_AS_ITS_USER = "run this as root or as the controller's user"
 _BUSY_SECONDS = 10  # how long a write waits for `gpuwatch pause`, and that one for a write
 
 
@@ -68,7 +76,7 @@ class SqliteStore(Store):
         try:
             there, name = path.exists(), left_over(path)
         except OSError as error:
-            raise LedgerError(f"{path} cannot be opened ({error.strerror}); {_AS_ITS_USER}") from error
+            raise LedgerError(f"{path} cannot be opened ({error.strerror}); {AS_ITS_USER}") from error
         refuse_directory(path)
         if name is not None:
             raise lost_error(path, name)
@@ -215,7 +223,7 @@ class SqliteStore(Store):
                 yield self._db()
         except DBAPIError as error:
             if getattr(error.orig, "sqlite_errorname", "").startswith(_CLOSED):
-                raise LedgerError(f"{self.place} cannot be opened ({cause(error)}); {_AS_ITS_USER}") from error
+                raise LedgerError(f"{self.place} cannot be opened ({cause(error)}); {AS_ITS_USER}") from error
             raise LedgerError(f"{self.place} is no ledger: {cause(error)}") from error
 
 

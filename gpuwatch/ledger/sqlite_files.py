@@ -66,9 +66,16 @@ def lost_error(path: Path, name: str) -> LedgerError:
     )
 
 
+AS_ITS_USER = "run this as root or as the controller's user"
+
+
 def refuse_directory(path: Path) -> None:
-    """Raise LedgerError where a directory stands, in which the ledger was probably meant to lie."""
-    if path.is_dir():
+    """Raise LedgerError for a directory, in which the ledger was probably meant to lie, and for what cannot be seen."""
+    try:
+        directory = path.is_dir()
+    except OSError as error:
+        raise LedgerError(f"{path} cannot be opened ({error.strerror}); {AS_ITS_USER}, or set ledger.path") from error
+    if directory:
         raise LedgerError(f"{path} is a directory; expected a file, such as {path / 'ledger.db'}, in ledger.path")
 
 

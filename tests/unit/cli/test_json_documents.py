@@ -72,8 +72,14 @@ def test_an_extra_is_what_its_packages_are() -> None:
             'boto3>=1.35; extra == "aws"',
             'gpuwatch-fleet[controller]; extra == "aws"',
             'gpuwatch-fleet[controller]; extra == "demo"',
+            'psycopg[binary]>=3.2; extra == "postgres"',
         ]
     )
 
-    assert found == {"controller": {"aiohttp"}, "aws": {"boto3", "aiohttp"}, "demo": {"aiohttp"}}
+    assert found == {
+        "controller": {"aiohttp"},
+        "aws": {"boto3", "aiohttp"},
+        "demo": {"aiohttp"},
+        "postgres": {"psycopg"},
+    }
     assert "aws" in installed_versions().extras

@@ -1,5 +1,6 @@
 """Mistakes in files, addresses, ledgers, variables: missing, unreadable, unreachable, or of another kind."""
 
+import errno
 import os
 import socket
 import subprocess
@@ -9,6 +10,9 @@ from pathlib import Path
 
 import pytest
 
+from gpuwatch.cli.controller import why_not_served
+from gpuwatch.ledger.records import LedgerError
+from gpuwatch.ledger.sqlite_files import HeldFile
 from tests.support.mistakes import Mistake, a_folder, answer, in_folder, mistakes
 from tests.support.paths import ROOT
 
@@ -160,3 +164,28 @@ def test_a_port_that_is_taken_is_named(taken: int, made: Path) -> None:
     assert done.returncode == 2, done.stderr
     assert f"cannot listen on 127.0.0.1 port {taken}: Address already in use; choose another agent.port" in done.stderr
     assert "Errno" not in done.stderr
+
+
+def test_a_controllers_port_that_is_taken_is_told() -> None:
+    """With what chooses another one, and what is missing until then."""
+    why = why_not_served(OSError(errno.EADDRINUSE, "Address already in use"))
+
+    assert why.startswith("Address already in use; end what listens there, or choose another controller.port.")
+    assert (
+        why_not_served(OSError(errno.EADDRNOTAVAIL, "Cannot assign requested address"))
+        == "Cannot assign requested address"
+    )
+    assert why_not_served(ValueError("no certificate")) == "no certificate"
+
+
+def test_a_ledger_in_a_folder_that_is_closed_is_told(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    """As an ordinary mistake, for the controller, too."""
+
+    def closed(path: Path) -> bool:
+        raise PermissionError(13, "Permission denied", str(path))
+
+    monkeypatch.setattr(Path, "is_dir", closed)
+    with pytest.raises(
+        LedgerError, match=r"ledger.db cannot be opened \(Permission denied\); run this as root or as the"
+    ):
+        HeldFile(tmp_path / "ledger.db")

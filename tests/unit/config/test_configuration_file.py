@@ -42,3 +42,18 @@ def test_a_bomb_of_aliases_is_refused(file: Path) -> None:
     lines = ["a0: &a0 [x]"] + [f"a{i}: &a{i} [{', '.join([f'*a{i - 1}'] * 9)}]" for i in range(1, 9)]
 
     assert "aliases repeat or contain each other without end" in mistakes(file, "\n".join(lines))
+
+
+@pytest.mark.parametrize(
+    ("written", "found"), [("ledger.db", "FOLDER/ledger.db"), ("a/../b.db", "FOLDER/a/../b.db"), ("/x.db", "/x.db")]
+)
+def test_a_relative_ledger_is_of_the_files_folder(
+    file: Path, monkeypatch: pytest.MonkeyPatch, written: str, found: str
+) -> None:
+    """Wherever a command is run, and however the file is named. A variable's path is of the working folder."""
+    file.write_text(f"ledger: {{path: {written}}}", encoding="utf-8")
+    monkeypatch.chdir(file.parent.parent)
+    named = [file, file.relative_to(Path.cwd())]
+
+    assert {load(each, {}).ledger.path for each in named} == {found.replace("FOLDER", str(file.parent))}
+    assert load(file, {"GPUWATCH_LEDGER__PATH": "other.db"}).ledger.path == "other.db"
