@@ -64,6 +64,16 @@ RIGHTS: tuple[Right, ...] = (
         why="followed: the jobs that wait in Kueue's queues, for which nodes are kept",
         foreign=True,
     ),
+    *(
+        Right(
+            group="resource.k8s.io",
+            resource=kind,
+            verbs=("list", "watch"),
+            why="followed: which GPUs pods claim, and nodes offer",
+            foreign=True,
+        )
+        for kind in ("resourceclaims", "deviceclasses", "resourceslices")
+    ),
     Right(
         group="policy",
         resource="poddisruptionbudgets",

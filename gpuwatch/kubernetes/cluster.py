@@ -21,6 +21,7 @@ from gpuwatch.kubernetes import Access, changes
 from gpuwatch.kubernetes.asked import AskedNow, accesses, server_version
 from gpuwatch.kubernetes.calls import DISRUPTION_BUDGETS, NAMESPACES, NODES, PODS, Use
 from gpuwatch.kubernetes.client import METADATA, METADATA_LIST, Api
+from gpuwatch.kubernetes.device_watch import DeviceWatch
 from gpuwatch.kubernetes.disruptions import BudgetFacts, budget_facts
 from gpuwatch.kubernetes.facts import NodeFacts, OwnerFacts, PodFacts, node_facts, owner_facts, pod_facts
 from gpuwatch.kubernetes.kueue import Queue
@@ -99,6 +100,7 @@ class ApiCluster:
         )
         self._bound: Mapping[str, Pod] = {}  # those of the newest view that belong with others, by uid
         self._volumes = VolumeWatch(api, clock, silence)
+        self._devices = DeviceWatch(api, clock, silence)
         self._behind = timedelta(0)  # the API server's clock behind ours
         self._starting = threading.Lock()
         self._started = False
@@ -187,6 +189,7 @@ class ApiCluster:
         """Follow nothing any more."""
         for watch in (self._nodes, self._pods, self._namespaces, self._budgets, *self._volumes.both):
             watch.close()
+        self._devices.close()
         self.owners.close()
         self.queue.close()
 
@@ -204,12 +207,14 @@ class ApiCluster:
                 self._volumes.start()
         if not first:
             self.queue.follow(0.0)
+            self._devices.begin(0.0)
             self.owners.follow((pod.owner for pod in self._pods.kept.all()), 0.0)
             return
         until = self._clock.monotonic() + _FIRST_LISTS_SECONDS
         for each in (*watches, self._budgets, *self._volumes.both):
             each.wait(max(0.0, until - self._clock.monotonic()))
         self.queue.follow(max(0.0, until - self._clock.monotonic()))
+        self._devices.begin(max(0.0, until - self._clock.monotonic()))
         self.owners.follow((pod.owner for pod in self._pods.kept.all()), max(0.0, until - self._clock.monotonic()))
 
     def _view(self) -> ClusterView:
@@ -236,7 +241,7 @@ class ApiCluster:
             nodes=tuple(sorted(nodes, key=lambda node: node.name)),
             pending=waiting,
             pools=self.settings.pools,
-            notes=self._notes(),
+            notes=(*self._notes(), *self._claims_in_doubt(picture)),
         )
 
     def _notes(self) -> tuple[str, ...]:
@@ -245,6 +250,12 @@ class ApiCluster:
             return ()
         behind = format_duration(self._behind.total_seconds())
         return (f"The clock of the API server of cluster {self.name} is up to {behind} behind; pods count as younger.",)
+
+    def _claims_in_doubt(self, picture: Picture) -> Iterator[str]:
+        """Why claims are not counted by their devices, where pods have any."""
+        doubt = picture.devices.doubt
+        if doubt is not None and any(pod.device_claims for pod in self._pods.kept.all()):
+            yield f"What pods of cluster {self.name} claim is not known: {doubt}. Each claim counts as a GPU."
 
     def _clocks(self) -> timedelta:
         """How far the API server's clock is behind, in whole minutes, rounded up; the same while it hardly changes."""
@@ -283,6 +294,7 @@ class ApiCluster:
             why_not_stopped=self.queue.why_not_stopped,
             own_uids=self.api.own_uids,
             disks=self._volumes.disks(self._nodes.kept.all()),
+            devices=self._devices.devices(),
         )
 
     def _by_namespace(self) -> Mapping[str, Sequence[BudgetFacts]]:

@@ -23,6 +23,7 @@ from gpuwatch.kubernetes.objects import (
     OwnerReference,
     PodObject,
     PodSpec,
+    PodStatus,
 )
 from gpuwatch.kubernetes.volumes import SAFE_LOCAL_VOLUMES, claims_of, data_of_daemon, local_data
 from gpuwatch.model.bounds import bounded_name, bounded_text, bounded_time
@@ -100,6 +101,8 @@ class PodFacts:
     devices: int | None = None
     uses_any_gpu: bool = False
     static_uid: str | None = None
+    device_claims: tuple[str | None, ...] = ()  # names of claims of devices; None: it was not made yet
+    extended_claim: str | None = None  # the claim that stands for its requests
 
 
 @dataclass(frozen=True, slots=True)
@@ -170,6 +173,8 @@ def pod_facts(pod: PodObject, gpu_resources: Sequence[str]) -> PodFacts | None:
         daemon_data=data_of_daemon(spec, safe) if owner is not None and owner.kind == DAEMON_SET else None,
         devices=None if spec.resource_claims else requested_devices(spec, gpu_resources),
         uses_any_gpu=uses_any_gpu(spec),
+        device_claims=_device_claims(spec, status),
+        extended_claim=_extended_claim(status),
         static_uid=bounded_text(marks.get(STATIC_UID, "")) or None if mirror else None,
     )
 
@@ -280,6 +285,19 @@ def _phase(text: str) -> PodPhase:
         return PodPhase(text)
     except ValueError:
         return PodPhase.UNKNOWN
+
+
+def _device_claims(spec: PodSpec, status: PodStatus | None) -> tuple[str | None, ...]:
+    """The claims of devices; the name of one that is made for the pod stands in its status."""
+    if not spec.resource_claims:
+        return ()
+    made = {each.name: each.resource_claim_name for each in (status.resource_claim_statuses if status else None) or ()}
+    return tuple(each.resource_claim_name or made.get(each.name) for each in spec.resource_claims)
+
+
+def _extended_claim(status: PodStatus | None) -> str | None:
+    claim = None if status is None else status.extended_resource_claim_status
+    return None if claim is None else claim.resource_claim_name
 
 
 def _unschedulable(pod: PodObject) -> str | None:

@@ -2,7 +2,7 @@
 
 A request for GPUs is counted as the scheduler does: containers and sidecars together, or one init container that asks
 for more. A pod that requests nothing but a vendor's parts of GPUs (memory, cores, a board by its name) counts as one:
-it holds some. Claims of Dynamic Resource Allocation are counted by their devices (`gpuwatch.kubernetes.claims`).
+it holds some. Claims of Dynamic Resource Allocation are counted by their devices (`gpuwatch.kubernetes.devices`).
 """
 
 import re

@@ -164,10 +164,17 @@ class Toleration(Struct):
     effect: str | None = None
 
 
-class Claim(Struct):
-    """Of a device by Dynamic Resource Allocation."""
+class Claim(Struct, rename="camel"):
+    """Of devices by Dynamic Resource Allocation: a claim of that name, or one that is made for the pod."""
 
     name: str = ""
+    resource_claim_name: str | None = None
+
+
+class ExtendedClaim(Struct, rename="camel"):
+    """The claim that the scheduler made for requests of an extended resource."""
+
+    resource_claim_name: str | None = None
 
 
 class Term(Struct, rename="camel"):
@@ -223,6 +230,8 @@ class PodStatus(Struct, rename="camel"):
     phase: str = ""
     nominated_node_name: str | None = None
     conditions: list[Condition] | None = None
+    resource_claim_statuses: list[Claim] | None = None
+    extended_resource_claim_status: ExtendedClaim | None = None
 
 
 class PodObject(Struct):

@@ -11,6 +11,7 @@ from datetime import UTC, datetime, timedelta
 
 from gpuwatch.kubernetes.calls import DO_NOT_DISRUPT, SCALE_DOWN_DISABLED
 from gpuwatch.kubernetes.claims import Disks
+from gpuwatch.kubernetes.devices import Devices, PodDevices
 from gpuwatch.kubernetes.disruptions import BudgetFacts, refusal
 from gpuwatch.kubernetes.facts import (
     MACHINE_OWNERS,
@@ -40,6 +41,7 @@ from gpuwatch.model.kubernetes import (
     UNHEALTHY,
     KubernetesNode,
     NodeOwner,
+    Placement,
     Pod,
     PodPhase,
     Workload,
@@ -84,6 +86,7 @@ class Picture:
     behind: timedelta = timedelta(0)
     own_uids: Collection[str] = ()  # of the controller's own pod
     disks: Disks = field(default_factory=Disks)
+    devices: Devices = field(default_factory=Devices)
     _asked: defaultdict[str | None, set[tuple[str, str]]] = field(default_factory=lambda: defaultdict(set))
     queued: Collection[str] = ()  # uids of jobs that Kueue manages
     why_not_stopped: Callable[[str], str | None] = lambda _: None  # of such a job, in a namespace
@@ -102,6 +105,7 @@ class Picture:
         daemon = pod.mirror or (pod.owner is not None and pod.owner.kind in _DAEMONS)
         if snoozed is not None and (workload.snoozed_until is None or snoozed > workload.snoozed_until):
             workload = replace(workload, snoozed_until=snoozed)
+        claimed = self._claimed(pod)
         return Pod(
             namespace=pod.namespace,
             name=pod.name,
@@ -109,7 +113,7 @@ class Picture:
             phase=pod.phase,
             workload=workload,
             node=pod.node,
-            gpus=pod.gpus,
+            gpus=claimed.gpus,
             created_at=None if pod.created_at is None else pod.created_at + self.behind,
             ends_at=pod.ends_at,
             daemon=daemon,
@@ -121,12 +125,18 @@ class Picture:
             loses_local_data=_nearest(levels, LOSES_LOCAL_DATA) == "true",
             protected=self._why_protected(pod) or workload.protected,
             unschedulable=pod.unschedulable,
-            placement=pod.placement,
+            placement=_placed(pod, claimed),
             refused_by=refusal(pod, self.budgets.get(pod.namespace, ())),
             vital=vital_clause(pod, self.own_uids, daemon=daemon),
             devices=pod.devices,
             uses_any_gpu=pod.uses_any_gpu,
+            gpu_uuids=claimed.uuids,
         )
+
+    def _claimed(self, pod: PodFacts) -> PodDevices:
+        """What it has or wants of GPUs, those of its claims included; `gpus` of the facts has one for each claim."""
+        requested = pod.gpus - len(pod.device_claims)
+        return self.devices.with_requests(pod.namespace, pod.uid, requested, pod.device_claims, pod.extended_claim)
 
     def _local_data(self, pod: PodFacts, *, daemon: bool) -> str | None:
         """Which of its volumes would be lost with it. Of what serves each node it is the paths that it writes to."""
@@ -234,7 +244,8 @@ class Picture:
             keep=kept_by(node, self.now),
             vital=why_vital(node, found),
             disk_data=self.disks.data_on(node, self._asked[node.name] if node.ready else (), self.namespaces),
-            gpus=node.gpus,
+            gpus=_most(node.gpus, self.devices.gpus_on(node.name)),
+            devices=self.devices.on_node(node.name),
             pods=found,
             labels={
                 key: value
@@ -257,6 +268,18 @@ class _Top:
     levels: tuple[Mapping[str, str], ...]
     bare: bool
     chain: Chain
+
+
+def _placed(pod: PodFacts, claimed: PodDevices) -> Placement | None:
+    """Where a pending pod may go, with the devices that it claims."""
+    if pod.placement is None or not claimed.wanted:
+        return pod.placement
+    return replace(pod.placement, devices=claimed.wanted)
+
+
+def _most(offered: float | None, claimable: float | None) -> float | None:
+    """The GPUs of a node: a device plugin and a driver of claims offer the same ones."""
+    return max((each for each in (offered, claimable) if each is not None), default=None)
 
 
 def protection(annotations: Mapping[str, str], whose: str, now: datetime) -> str | None:

@@ -109,6 +109,12 @@ def _mend_json(body: bytes) -> bytes:
     return _ESCAPE.sub(lambda found: b"?" if len(found[0]) == _HALF else found[0], shallow)
 
 
+def least_of(item: bytes) -> tuple[str, str, str, int]:
+    """Name, namespace, uid and version of an object, whatever else it says."""
+    who = _LEAST.decode(item).metadata
+    return who.name, who.namespace, who.uid, version_number(who.resource_version)
+
+
 def draw_or_protect(draw: Callable[[PodFacts], Pod], pod: PodFacts) -> Pod:
     """A pod with what stands above it; where that makes no sense, the pod alone, which is left alone."""
     try:

@@ -149,12 +149,24 @@ class Toleration:
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
+class Wanted:
+    """So many devices of one driver (Dynamic Resource Allocation); count 0 is all of a node."""
+
+    driver: str
+    count: float
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
 class Placement:
-    """Where a pending pod may go: all of `selector`, one of `alternatives` whole where there are any."""
+    """Where a pending pod may go: all of `selector`, one of `alternatives` whole where there are any.
+
+    Of each of `devices` it takes one.
+    """
 
     selector: Mapping[str, str] = field(default_factory=dict)
     alternatives: tuple[tuple[Requirement, ...], ...] = ()
     tolerations: tuple[Toleration, ...] = ()
+    devices: tuple[tuple[Wanted, ...], ...] = ()
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -166,7 +178,7 @@ class Pod:
     serves the cluster (kube-system, the GPU operator, gpuwatch) and never counts as use. `bare`: nothing would
     make it again. `local_data` names a volume that would be lost with it. `placement` is known of pending pods that
     request GPUs. `devices` is how many devices it was given, each of one GPU; None: nobody can tell. `uses_any_gpu`: it
-    may use GPUs of its node that it was not given.
+    may use GPUs of its node that it was not given. `gpu_uuids` are its GPUs, where claims name them all.
     """
 
     namespace: str
@@ -194,6 +206,7 @@ class Pod:
     release: str | None = None  # the same for all pods of one release (app.kubernetes.io/instance)
     devices: int | None = None
     uses_any_gpu: bool = False
+    gpu_uuids: tuple[str, ...] | None = None
 
     def __str__(self) -> str:
         """Return its name, such as `team-a/train-0`."""
@@ -283,7 +296,7 @@ class KubernetesNode:
     `cordoned_by` is the key of our own intent that cordoned it; None where it is schedulable or somebody else's cordon.
     `tainted_by` is its key where it bears our taint UNHEALTHY, also after somebody else made it schedulable.
     `marked_by` is the key of our own intent that wrote `keep` there. `owner` is the autoscaler that its labels and
-    annotations name. `gpus` is what its device plugin offers (`allocatable`), None where nothing offers any. `keep` is
+    annotations name. `gpus` is what a device plugin offers, or claims may have; None where nothing does. `keep` is
     why its own marks keep it (`scale-down-disabled`, `do-not-disrupt`, PROTECT), as a clause; `vital` why the
     cluster, or gpuwatch itself, cannot do without it; `disk_data` why its disks may hold volumes that no pod of it is
     asked about. `system_uuid` is of its firmware, `addresses` are its names, too. Of its `labels` are kept those that
@@ -313,6 +326,7 @@ class KubernetesNode:
     addresses: tuple[str, ...] = ()
     nominated: tuple[str, ...] = ()  # pods that the scheduler makes room for on it (`status.nominatedNodeName`)
     whole_gpus: int | None = None
+    devices: Mapping[str, float] = field(default_factory=dict)  # that may be claimed, by driver
 
     @property
     def gpu_pods(self) -> tuple[Pod, ...]:

@@ -4,6 +4,7 @@ Rules, all of them:
 
 1. Where the agent has the kubelet's own list, and so knows no `other_pods`, a pod has the GPUs that name it alone.
    Names that the API server does not show there are of pods that have ended, and that the kubelet still lists.
+   Claims of Dynamic Resource Allocation that name GPUs by their uuids say as much, and come first.
 2. Else a GPU names the pods that have a process on it. Of a pod that may use GPUs which it was not given (privileged,
    or with NVIDIA_VISIBLE_DEVICES of its own), or that requests none, that shows what it uses, not what it was given.
 3. Each GPU is one pod's alone if the node has as many whole GPUs as its agent sees, and all its pods with GPUs request
@@ -40,6 +41,8 @@ def holding(node: Node, pod: Pod) -> Holding | None:
     verdict, known = node.verdict, node.kubernetes
     if verdict is None or not verdict.gpus:
         return None
+    if pod.gpu_uuids is not None and (claimed := _claimed(verdict, pod.gpu_uuids)):
+        return Holding(sure=claimed)
     name = str(pod)
     named = tuple(gpu for gpu in verdict.gpus if name in gpu.pods)
     if _is_listed(verdict):
@@ -86,6 +89,12 @@ def pods_by_gpu(node: Node) -> Mapping[str, tuple[str, ...]]:
 def _is_listed(verdict: NodeVerdict) -> bool:
     """Rule 1; an older agent names pods by that list alone, and none without it."""
     return verdict.other_pods is None and any(gpu.pods for gpu in verdict.gpus)
+
+
+def _claimed(verdict: NodeVerdict, uuids: tuple[str, ...]) -> tuple[GpuVerdict, ...]:
+    """The GPUs of these uuids; no GPU, where the agent does not see each of them."""
+    found = tuple(gpu for gpu in verdict.gpus if gpu.uuid in uuids)
+    return found if len(found) == len(set(uuids)) else ()
 
 
 def _is_whole(verdict: NodeVerdict, known: KubernetesNode) -> bool:

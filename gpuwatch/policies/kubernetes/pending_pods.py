@@ -3,7 +3,7 @@
 Rules, all of them:
 
 1. A pod fits a node if the node's labels have all of its selector, and all of one of its alternatives; if it bears
-   every taint that keeps pods away; and if the node offers as many GPUs as it wants.
+   every taint that keeps pods away; and if the node offers as many GPUs, and devices that it claims, as it wants.
 2. A cordon, and taints that Kubernetes, a cloud's controller, an autoscaler or gpuwatch set by themselves, count for
    nothing: another node of the pool would not have them.
 3. A pod is demand of each pool of which it fits a node. Whether the node is free is the scheduler's to say.
@@ -13,7 +13,7 @@ Rules, all of them:
 from collections.abc import Iterable
 
 from gpuwatch.model.fleet import Fleet
-from gpuwatch.model.kubernetes import KubernetesNode, Placement, Pod, Taint, Toleration
+from gpuwatch.model.kubernetes import KubernetesNode, Placement, Pod, Taint, Toleration, Wanted
 
 _KEEPS_AWAY = frozenset({"NoSchedule", "NoExecute"})
 _BY_ITSELF = (
@@ -27,6 +27,8 @@ def fits(pod: Pod, node: KubernetesNode) -> bool:
     placement = pod.placement or Placement()
     if pod.gpus > (node.gpus or 0.0):
         return False
+    if not all(any(_has(node, each) for each in alternatives) for alternatives in placement.devices):
+        return False
     if any(node.labels.get(key) != value for key, value in placement.selector.items()):
         return False
     if placement.alternatives and not any(
@@ -34,6 +36,11 @@ def fits(pod: Pod, node: KubernetesNode) -> bool:
     ):
         return False
     return all(_borne(taint, placement.tolerations) for taint in node.taints)
+
+
+def _has(node: KubernetesNode, wanted: Wanted) -> bool:
+    """Whether a node has so many devices of that driver."""
+    return node.devices.get(wanted.driver, 0.0) >= max(1.0, wanted.count)
 
 
 def is_closed(node: KubernetesNode) -> bool:
@@ -71,7 +78,7 @@ def _kind(node: KubernetesNode | None) -> object:
         return None
     host = {key for key in node.labels if key == "kubernetes.io/hostname"}
     labels = frozenset((key, value) for key, value in node.labels.items() if key not in host)
-    return labels, node.taints, node.gpus
+    return labels, node.taints, node.gpus, frozenset(node.devices.items())
 
 
 def _borne(taint: Taint, tolerations: Iterable[Toleration]) -> bool:

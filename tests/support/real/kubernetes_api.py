@@ -25,6 +25,7 @@ _PLACES = {
     "CustomResourceDefinition": ("/apis/apiextensions.k8s.io/v1", "customresourcedefinitions"),
     "DaemonSet": ("/apis/apps/v1", "daemonsets"),
     "Deployment": ("/apis/apps/v1", "deployments"),
+    "DeviceClass": ("/apis/resource.k8s.io/v1", "deviceclasses"),
     "Event": ("/api/v1", "events"),
     "Ingress": ("/apis/networking.k8s.io/v1", "ingresses"),
     "Job": ("/apis/batch/v1", "jobs"),
@@ -40,6 +41,8 @@ _PLACES = {
     "RayCluster": ("/apis/ray.io/v1", "rayclusters"),
     "ReplicaSet": ("/apis/apps/v1", "replicasets"),
     "ReplicationController": ("/api/v1", "replicationcontrollers"),
+    "ResourceClaim": ("/apis/resource.k8s.io/v1", "resourceclaims"),
+    "ResourceSlice": ("/apis/resource.k8s.io/v1", "resourceslices"),
     "Role": ("/apis/rbac.authorization.k8s.io/v1", "roles"),
     "RoleBinding": ("/apis/rbac.authorization.k8s.io/v1", "rolebindings"),
     "Service": ("/api/v1", "services"),
@@ -52,7 +55,7 @@ _PLACES = {
 _KUEUES = ("kueue.x-k8s.io", "Workload")
 _WITHOUT_NAMESPACE = {
     *("ClusterRole", "ClusterRoleBinding", "CustomResourceDefinition", "Namespace", "Node"),
-    *("ValidatingAdmissionPolicy", "ValidatingAdmissionPolicyBinding"),
+    *("ValidatingAdmissionPolicy", "ValidatingAdmissionPolicyBinding", "DeviceClass", "ResourceSlice"),
 }
 
 

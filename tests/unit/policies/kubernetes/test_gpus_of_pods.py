@@ -191,6 +191,16 @@ def test_a_pod_that_has_ended_and_that_the_kubelet_still_lists_has_no_part_in_a_
     assert pods_by_gpu(node) == {"GPU-0": ("team/p0",), "GPU-1": ("team/p1",)}
 
 
+def test_a_claim_names_the_gpus_of_its_pod() -> None:
+    """By their uuids; while the agent does not see one of them, the pod may have any."""
+    node = a_host([BUSY, IDLE, IDLE], Asks(devices=None), Asks(devices=None))
+    its = replace(pod_of(node, 0), gpu_uuids=("GPU-1", "GPU-2"))
+    strange = replace(pod_of(node, 1), gpu_uuids=("GPU-1", "GPU-9"))
+
+    assert use_of(node, its, NOW)[0] is IDLE
+    assert use_of(node, strange, NOW)[0] is UNKNOWN
+
+
 @pytest.mark.parametrize("case", CASES)
 def test_a_pod_has_the_gpus_that_it_has_for_certain(case: str) -> None:
     """And does what it does in every world that fits what is seen."""

@@ -7,7 +7,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from gpuwatch.model.fleet import Fleet
-from gpuwatch.model.kubernetes import Placement, Requirement, Taint, Toleration
+from gpuwatch.model.kubernetes import Placement, Requirement, Taint, Toleration, Wanted
 from gpuwatch.policies.idle import IdleRules
 from gpuwatch.policies.idle_timeout.demand import demand_of
 from gpuwatch.policies.kubernetes import pending_pods
@@ -136,3 +136,19 @@ def test_nodes_that_differ_in_their_name_alone_are_one_kind() -> None:
     nodes = [replace(NODE, labels={**NODE.labels, "kubernetes.io/hostname": f"host-{number}"}) for number in range(9)]
 
     assert len({pending_pods._kind(node) for node in nodes}) == 1
+
+
+def test_a_claim_fits_where_its_devices_are() -> None:
+    """Of each request one of its alternatives, NICs as well as GPUs; all of a node is at least one."""
+    node = shown_node("gpu-1", gpus=8.0, devices={"gpu.nvidia.com": 8.0, "dra.net": 1.0})
+
+    def fits(*devices: tuple[Wanted, ...], gpus: float = 1.0) -> bool:
+        return pending_pods.fits(shown_pod("p", gpus=gpus, placement=Placement(devices=devices)), node)
+
+    gpu, nic = Wanted(driver="gpu.nvidia.com", count=8.0), Wanted(driver="dra.net", count=0.0)
+    assert fits((gpu,), gpus=8.0)
+    assert fits((gpu,), (nic,), gpus=8.0)
+    assert fits((Wanted(driver="gpu.amd.com", count=1.0), gpu), gpus=8.0)
+    assert not fits((replace(gpu, count=9.0),), gpus=8.0)
+    assert not fits((gpu,), (replace(nic, driver="rdma.example.com"),), gpus=8.0)
+    assert fits(gpus=8.0)

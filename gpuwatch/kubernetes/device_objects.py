@@ -1,0 +1,159 @@
+"""What is read of Dynamic Resource Allocation (resource.k8s.io): claims, classes and slices, in all versions served.
+
+v1 and v1beta2 have the same fields; v1beta1 has those of a request and of a device one level higher or lower.
+https://kubernetes.io/docs/concepts/scheduling-eviction/dynamic-resource-allocation/
+"""
+
+from msgspec import Struct, field
+
+from gpuwatch.kubernetes.objects import ObjectMeta
+from gpuwatch.model.bounds import BoundedInt
+
+
+class Request(Struct, rename="camel"):
+    """How many devices of a class, or all of a node: a request, one of its alternatives, or a part of either."""
+
+    name: str = ""
+    device_class_name: str = ""
+    allocation_mode: str | None = None
+    count: BoundedInt | None = None
+    admin_access: bool | None = None
+    exactly: "Request | None" = None
+    first_available: "list[Request] | None" = None
+
+
+class Requests(Struct):
+    """The devices of a claim."""
+
+    requests: list[Request] | None = None
+
+
+class ClaimSpec(Struct):
+    """The specification of a claim."""
+
+    devices: Requests | None = None
+
+
+class Result(Struct, rename="camel"):
+    """One device that was allocated, for a request or `request/alternative`."""
+
+    request: str = ""
+    driver: str = ""
+    pool: str = ""
+    device: str = ""
+    admin_access: bool | None = None
+
+
+class Results(Struct):
+    """All devices that were allocated."""
+
+    results: list[Result] | None = None
+
+
+class Allocation(Struct):
+    """What a claim was given."""
+
+    devices: Results | None = None
+
+
+class Consumer(Struct):
+    """Who uses a claim."""
+
+    resource: str = ""
+    uid: str = ""
+
+
+class ClaimStatus(Struct, rename="camel"):
+    """The status of a claim."""
+
+    allocation: Allocation | None = None
+    reserved_for: list[Consumer] | None = None
+
+
+class ClaimObject(Struct):
+    """A ResourceClaim as the API server shows it."""
+
+    metadata: ObjectMeta
+    spec: ClaimSpec | None = None
+    status: ClaimStatus | None = None
+
+
+class Expression(Struct):
+    """A condition on devices, in CEL."""
+
+    expression: str = ""
+
+
+class Selector(Struct):
+    """The same, where there is one."""
+
+    cel: Expression | None = None
+
+
+class ClassSpec(Struct, rename="camel"):
+    """The specification of a class."""
+
+    selectors: list[Selector] | None = None
+    extended_resource_name: str | None = None
+
+
+class ClassObject(Struct):
+    """A DeviceClass as the API server shows it."""
+
+    metadata: ObjectMeta
+    spec: ClassSpec | None = None
+
+
+class Attribute(Struct):
+    """One fact on a device."""
+
+    string: str | None = None
+
+
+class Basic(Struct):
+    """Where v1beta1 has the facts on a device."""
+
+    attributes: dict[str, Attribute] | None = None
+
+
+class Device(Struct):
+    """A device of a pool."""
+
+    name: str = ""
+    attributes: dict[str, Attribute] | None = None
+    basic: Basic | None = None
+
+
+class DevicePool(Struct):
+    """Which pool, and which of its generations: an older one counts no more."""
+
+    name: str = ""
+    generation: BoundedInt = 0
+
+
+class SliceSpec(Struct, rename="camel"):
+    """The specification of a slice."""
+
+    driver: str = ""
+    node_name: str | None = None
+    pool: DevicePool = field(default_factory=DevicePool)
+    devices: list[Device] | None = None
+
+
+class SliceObject(Struct):
+    """A ResourceSlice as the API server shows it."""
+
+    metadata: ObjectMeta
+    spec: SliceSpec | None = None
+
+
+class GroupVersion(Struct):
+    """A version of a group that is served."""
+
+    version: str = ""
+
+
+class Group(Struct):
+    """APIGroup: the versions of a group that are served."""
+
+    versions: list[GroupVersion] | None = None
