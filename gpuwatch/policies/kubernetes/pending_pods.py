@@ -2,8 +2,8 @@
 
 Rules, all of them:
 
-1. A pod fits a node if the node's labels have all of its selector, and all of one of its alternatives; if it bears
-   every taint that keeps pods away; and if the node offers as many GPUs, and devices that it claims, as it wants.
+1. A pod fits a node if the node's labels have all of its selector, and all of one of its alternatives, and if it bears
+   every taint that keeps pods away. The node offers as many GPUs as it wants, and the devices that it claims.
 2. A cordon, and taints that Kubernetes, a cloud's controller, an autoscaler or gpuwatch set by themselves, count for
    nothing: another node of the pool would not have them.
 3. A pod is demand of each pool of which it fits a node. Whether the node is free is the scheduler's to say.
