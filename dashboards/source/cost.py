@@ -23,15 +23,16 @@ from dashboards.source.parts import (
     steps,
     table,
 )
-from dashboards.source.queries import CONTROLLERS, IN_POOL, differs, led, of, rate, told, wasted_by_node
+from dashboards.source.queries import CONTROLLERS, IN_POOL, led, of, rate, told, wasted_by_node
 
 _HOURS_A_DAY = 24
 _EVERY = 6  # looks an hour: sums over the time range take one each ten minutes
 _SUM = f"[$__range:10m]) / {_EVERY}"
 _BILLED = f"increase({told('billed_usd_total', IN_POOL)}[$__range])"
-_NOT_USEFUL = differs("use", "useful")
+WASTED = of("use", "idle|parked|stalled|down")
+UNPROVEN = of("use", "unknown|silent")
 _POOLS = f"sum by (pool) ({rate(told('billed_usd_total', IN_POOL))})"
-_POOLS_WASTE = f"(sum by (pool) ({rate(told('billed_usd_total', IN_POOL, _NOT_USEFUL))}) or {_POOLS} * 0)"
+_POOLS_WASTE = f"(sum by (pool) ({rate(told('billed_usd_total', IN_POOL, WASTED))}) or {_POOLS} * 0)"
 _SHARES = steps((None, GREEN), (0.8, ORANGE), (1, RED))
 _THIS = of("budget", "$budget")
 
@@ -60,8 +61,8 @@ _AT_A_GLANCE = Row(
         ),
         stat(
             "Wasted",
-            "What of it was paid for GPUs that were idle, parked, stalled, down, unknown or that nobody looked at.",
-            f"sum(increase({told('billed_usd_total', IN_POOL, _NOT_USEFUL)}[$__range])) or sum({_BILLED}) * 0",
+            "Proven: what of it was paid for GPUs that were seen idle, parked, stalled or down.",
+            f"sum(increase({told('billed_usd_total', IN_POOL, WASTED)}[$__range])) or sum({_BILLED}) * 0",
             MONEY,
             limits=fixed(ORANGE),
             width=4,
@@ -69,12 +70,22 @@ _AT_A_GLANCE = Row(
             trend=False,
         ),
         stat(
+            "Use not known",
+            "What of it was paid for time of which nobody knows the use: no agent, doubt, or nobody looked. It is no "
+            "proven waste.",
+            f"sum(increase({told('billed_usd_total', IN_POOL, UNPROVEN)}[$__range])) or sum({_BILLED}) * 0",
+            MONEY,
+            width=4,
+            decimals=2,
+            trend=False,
+        ),
+        stat(
             "GPU-hours wasted",
-            "Billed GPU-hours without useful activity, of all billed GPU-hours: a share of time, not of money.",
-            f"({_gpu_seconds(_NOT_USEFUL)} or {_gpu_seconds()} * 0) / {_gpu_seconds()}",
+            "Billed GPU-hours seen and of no use, of all billed GPU-hours: a share of time, not of money.",
+            f"({_gpu_seconds(WASTED)} or {_gpu_seconds()} * 0) / {_gpu_seconds()}",
             "percentunit",
             limits=steps((None, GREEN), (0.3, ORANGE), (0.6, RED)),
-            width=4,
+            width=3,
             decimals=1,
             trend=False,
         ),
@@ -83,7 +94,7 @@ _AT_A_GLANCE = Row(
             "Billed within the time range.",
             f"{_gpu_seconds()} / 3600",
             "none",
-            width=4,
+            width=3,
             decimals=1,
             trend=False,
         ),
@@ -95,7 +106,7 @@ _AT_A_GLANCE = Row(
             _range_usd("sum(" + led("fleet_saved_usd_per_hour", IN_POOL) + ")"),
             MONEY,
             limits=fixed(GREEN),
-            width=4,
+            width=3,
             decimals=2,
             trend=False,
         ),
@@ -104,7 +115,7 @@ _AT_A_GLANCE = Row(
             "Of all running machines with a known price.",
             f"sum({led('fleet_usd_per_hour', IN_POOL)})",
             MONEY,
-            width=4,
+            width=3,
             decimals=2,
         ),
     ],
@@ -115,7 +126,7 @@ _SPEND = Row(
     panels=[
         series(
             "Spent per hour by use",
-            "What billed GPU time was used for. Only what is blue is no waste.",
+            "What billed GPU time was used for. Unknown and silent is neither useful nor proven waste.",
             [Query(expr=f"sum by (use) ({rate(told('billed_usd_total', IN_POOL))}) * 3600", legend="{{use}}")],
             MONEY,
             stacked=True,
@@ -137,7 +148,7 @@ _SPEND = Row(
         ),
         series(
             "Share wasted by pool",
-            "The share of money that was not for useful time. A long time range shows whether it falls; since metering "
+            "The share of money for time seen and of no use. A long time range shows whether it falls; since metering "
             "began: the row below.",
             [Query(expr=f"{_POOLS_WASTE} / ({_POOLS} > 0)", legend="{{pool}}")],
             "percentunit",

@@ -23,7 +23,9 @@ def _kinds(name: str, *by: str) -> str:
 _FIRST, _LAST = (_weekly("usd", weeks) for weeks in ("first", "last"))
 _FIRST_HOURS, _LAST_HOURS = (f"{_weekly('gpu_seconds', weeks)} / 3600" for weeks in ("first", "last"))
 _FIRST_USEFUL, _LAST_USEFUL = (
-    f"(sum({_weekly('billed_usd', weeks)}) - sum({_weekly('usd', weeks)}))" for weeks in ("first", "last")
+    f"(sum({_weekly('billed_usd', weeks)}) - sum({_weekly('usd', weeks)}) - (sum({_weekly('unproven_usd', weeks)})"
+    f" or sum({_weekly('usd', weeks)}) * 0))"
+    for weeks in ("first", "last")
 )
 _UNPRICED = led("waste_unpriced_node_seconds_per_week", IN_POOL)
 _ACTED = told("controller_actions_total", IN_POOL, of("verb", "stop|terminate|start"), of("status", "accepted|settled"))
@@ -33,7 +35,7 @@ SINCE = Row(
     panels=[
         stat(
             "Wasted a week at first",
-            "What was billed without useful activity in the first four weeks of metering (fewer, if there are fewer), "
+            "What was billed for time seen and of no use in the first four weeks of metering (or fewer), "
             "a week on average; read from the ledger once a day. Nothing until two weeks are metered, or without a "
             "price.",
             f"sum({_FIRST})",
@@ -74,7 +76,7 @@ SINCE = Row(
         ),
         stat(
             "GPU-hours wasted a week at first",
-            "Billed GPU-hours without useful activity, with and without a price.",
+            "Billed GPU-hours seen and of no use, with and without a price.",
             f"sum({_FIRST_HOURS})",
             "none",
             width=4,

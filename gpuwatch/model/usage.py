@@ -11,7 +11,7 @@ HOUR_MS = 3_600_000
 
 
 class Use(StrEnum):
-    """What billed time was used for. Only `useful` is no waste."""
+    """What billed time was used for: `useful`, proven waste (WASTED), or nobody knows (UNPROVEN)."""
 
     USEFUL = "useful"  # busy
     IDLE = "idle"
@@ -23,6 +23,9 @@ class Use(StrEnum):
 
 
 USES = tuple(Use)
+# The one definition of waste: seen, and of no use. Of what nobody saw, nobody can say that it is wasted.
+WASTED = (Use.IDLE, Use.PARKED, Use.STALLED, Use.DOWN)
+UNPROVEN = (Use.UNKNOWN, Use.SILENT)
 
 
 # A row's amounts: a node's milliseconds by use, those of its GPUs together, joules, and GPU-milliseconds of these.

@@ -8,7 +8,7 @@ from typing import TypeAlias, get_type_hints
 from msgspec import inspect
 
 from gpuwatch.cli.documents import DOCUMENTS, document_type
-from gpuwatch.runtime.json_document import VERSION
+from gpuwatch.runtime.json_document import VERSION, version_of
 from tools.docs.text import filled, linked
 
 _HEAD = f"""# JSON for programs
@@ -81,7 +81,7 @@ def render_json_md() -> str:
     lines = [_HEAD]
     for kind, root in roots.items():
         words = kind.replace(".", " ")
-        about = f"`gpuwatch {words} --json` prints `gpuwatch.{kind}/{VERSION}`."
+        about = f"`gpuwatch {words} --json` prints `gpuwatch.{kind}/{version_of(kind)}`."
         lines += [f"## {words}", "", about, "", *_described(root, names)]
     lines += ["## Parts", ""]
     for cls, name in sorted(((cls, name) for cls, name in names.items() if cls not in own), key=lambda row: row[1]):

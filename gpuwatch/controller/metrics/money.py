@@ -9,7 +9,7 @@ from gpuwatch.controller.metrics.state import ROUND, Metric, MetricsState, Serie
 from gpuwatch.model.budget import BudgetState
 from gpuwatch.model.currency import display_currency
 from gpuwatch.money.accounting.totals import Row, Total, by_use, totals, whole
-from gpuwatch.money.report.progress import ComparedEnds, Pair, wasted_ms
+from gpuwatch.money.report.progress import ComparedEnds, Pair
 
 
 def count(state: MetricsState, billed: Iterable[Row]) -> None:
@@ -83,7 +83,7 @@ def _few(found: ComparedEnds) -> dict[tuple[str, str], Pair]:
 
 def _waste(pair: Pair) -> tuple[Fraction, int]:
     """By money, and where prices are not known by time."""
-    return pair.first.usd_wasted + pair.last.usd_wasted, wasted_ms(pair.first) + wasted_ms(pair.last)
+    return pair.first.usd_wasted + pair.last.usd_wasted, pair.first.wasted_ms + pair.last.wasted_ms
 
 
 def _known_sum(total: Total, usd: Fraction) -> Fraction | None:
@@ -101,7 +101,8 @@ OTHERS = "(others)"
 _OF_A_WEEK: Mapping[str, Callable[[Total], Fraction | None]] = {
     "waste_usd_per_week": lambda total: _known_sum(total, total.usd_wasted),
     "waste_billed_usd_per_week": lambda total: _known_sum(total, total.usd),
-    "waste_gpu_seconds_per_week": lambda total: Fraction(wasted_ms(total), 1000),
+    "waste_unproven_usd_per_week": lambda total: _known_sum(total, total.usd_unproven),
+    "waste_gpu_seconds_per_week": lambda total: Fraction(total.wasted_ms, 1000),
     "waste_unpriced_node_seconds_per_week": lambda total: Fraction(total.unpriced_ms, 1000),
 }
 _LENGTH = "waste_compared_seconds"
@@ -183,11 +184,16 @@ FAMILIES = (
     _of_weeks(
         "waste_usd_per_week",
         _ENDS,
-        "What was billed without useful activity in a week, on average over the first and the last weeks of metering; "
-        "absent where no price is known.",
+        "What was billed in a week for time that was seen and of no use, on average over the first and the last weeks "
+        "of metering; absent where no price is known.",
     ),
     _of_weeks("waste_billed_usd_per_week", _ENDS, "All that was billed in such a week; the waste is a part of it."),
-    _of_weeks("waste_gpu_seconds_per_week", _ENDS, "Billed time of GPUs without useful activity in such a week."),
+    _of_weeks(
+        "waste_unproven_usd_per_week",
+        _ENDS,
+        "What was billed in such a week for time of which nobody knows the use: it is no proven waste.",
+    ),
+    _of_weeks("waste_gpu_seconds_per_week", _ENDS, "Billed time of GPUs seen and of no use in such a week."),
     _of_weeks(
         "waste_unpriced_node_seconds_per_week",
         _ENDS,

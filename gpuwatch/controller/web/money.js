@@ -12,10 +12,16 @@ async function askMoney() {
   askTimeline();
 }
 
-// A share of dollars stands beside dollars; without a price it is one of GPU-hours, and says so.
+// A share of dollars stands beside dollars; without a price it is one of GPU-hours, and says so. Proven waste comes first.
 function wastedOf(total) {
-  if (total.usd_waste_ratio !== null) return `${about(total.usd_wasted)} wasted, ${percent(total.usd_waste_ratio)} of it`;
-  return total.waste_ratio === null ? "nothing is billed yet" : `${percent(total.waste_ratio)} of the GPU-hours wasted`;
+  const lacks = total.unpriced_machine_hours ? `; ${total.unpriced_machine_hours.toFixed(1)} machine-hours without a price` : "";
+  if (total.usd_waste_ratio !== null) {
+    const unproven = Number(total.usd_unproven) ? `; use not known: ${about(total.usd_unproven)}` : "";
+    return `${about(total.usd_wasted)} wasted, ${percent(total.usd_waste_ratio)} of it${unproven}${lacks}`;
+  }
+  if (total.waste_ratio === null) return "nothing is billed yet";
+  const unproven = total.unproven_ratio ? `; use of ${percent(total.unproven_ratio)} not known` : "";
+  return `${percent(total.waste_ratio)} of the GPU-hours wasted${unproven}${lacks}`;
 }
 
 function drawMoney() {

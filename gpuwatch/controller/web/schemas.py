@@ -156,14 +156,19 @@ class RoundPage:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class CostSum:
-    """Billed, and what of it was of no use; money is null where no price is known."""
+    """Billed, what of it was seen and of no use (wasted), and of what nobody knows the use (unproven).
+
+    Money is null where no price is known.
+    """
 
     gpu_hours: float
     machine_hours: float
     usd: Decimal | None
     usd_wasted: Decimal | None
+    usd_unproven: Decimal | None
     usd_waste_ratio: float | None
     waste_ratio: float | None
+    unproven_ratio: float | None
     unpriced_machine_hours: float
 
 

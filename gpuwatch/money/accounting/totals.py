@@ -7,11 +7,11 @@ from fractions import Fraction
 from typing import TypeVar
 
 from gpuwatch.model.money import usd_of_cents, usd_to_the_cent
-from gpuwatch.model.usage import AMOUNTS, GPU, HOUR_MS, JOULES, MEASURED, USES, Holder, Terms, Use
+from gpuwatch.model.usage import AMOUNTS, GPU, HOUR_MS, JOULES, MEASURED, UNPROVEN, USES, WASTED, Holder, Terms, Use
 from gpuwatch.money.accounting.settings import EnergySettings
 from gpuwatch.money.accounting.slices import Calendar
 
-_KNOWN_WASTE = tuple(USES.index(use) for use in (Use.IDLE, Use.PARKED, Use.STALLED, Use.DOWN))
+_WASTED, _UNPROVEN = (tuple(map(USES.index, uses)) for uses in (WASTED, UNPROVEN))
 _USEFUL = USES.index(Use.USEFUL)
 _CENT = Fraction(1, 100)
 _JOULES_PER_KWH = 3_600_000
@@ -36,17 +36,23 @@ class Row:
 
 @dataclass(slots=True)
 class Total:
-    """What rows add up to. Money is of machines with a known price; `unpriced_ms` is the time of the others."""
+    """What rows add up to. Money is of machines with a known price; `unpriced_ms` is the time of the others.
+
+    Money and GPU time are the sum of three parts: useful, wasted (proven: seen, and of no use) and unproven (nobody
+    knows, or nobody looked).
+    """
 
     amounts: list[int] = field(default_factory=lambda: [0] * len(AMOUNTS))
     usd_by_use: list[Fraction] = field(default_factory=lambda: [Fraction(0)] * len(USES))
     unpriced_ms: int = 0
+    unpriced_kinds: frozenset[str] = frozenset()  # types and regions of machines without a known price
 
     def add(self, row: Row) -> None:
         """One more row; the money of a machine is divided among the uses as its GPUs' time is."""
         self.amounts = [mine + its for mine, its in zip(self.amounts, row.amounts, strict=True)]
         if row.terms.usd_per_hour is None:
             self.unpriced_ms += sum(row.amounts[:GPU])
+            self.unpriced_kinds |= {f"{row.terms.instance_type} in {row.terms.region}"}
             return
         first, parts = (GPU, row.terms.gpus) if row.terms.gpus > 0 else (0, 1)
         of_a_ms = Fraction(row.terms.usd_per_hour) / (HOUR_MS * parts)
@@ -75,9 +81,29 @@ class Total:
         return self.unpriced_ms > 0 and self.unpriced_ms == self.node_ms
 
     @property
+    def useful_ms(self) -> int:
+        """GPU time that was useful."""
+        return self.amounts[GPU + _USEFUL]
+
+    @property
+    def wasted_ms(self) -> int:
+        """GPU time that was seen and of no use."""
+        return sum(self.amounts[GPU + place] for place in _WASTED)
+
+    @property
+    def unproven_ms(self) -> int:
+        """GPU time of which nobody knows what it was used for."""
+        return sum(self.amounts[GPU + place] for place in _UNPROVEN)
+
+    @property
     def waste_ratio(self) -> float | None:
-        """Billed GPU-hours without useful activity / billed GPU-hours; None where nothing was billed."""
-        return 1 - self.amounts[GPU + _USEFUL] / self.gpu_ms if self.gpu_ms else None
+        """Proven waste / billed GPU-hours; None where nothing was billed."""
+        return self.wasted_ms / self.gpu_ms if self.gpu_ms else None
+
+    @property
+    def unproven_ratio(self) -> float | None:
+        """Unproven / billed GPU-hours; None where nothing was billed."""
+        return self.unproven_ms / self.gpu_ms if self.gpu_ms else None
 
     @property
     def usd(self) -> Fraction:
@@ -85,19 +111,24 @@ class Total:
         return sum(self.usd_by_use, Fraction(0))
 
     @property
+    def usd_useful(self) -> Fraction:
+        """What of it was for useful time."""
+        return self.usd_by_use[_USEFUL]
+
+    @property
     def usd_wasted(self) -> Fraction:
-        """All of it that was not for useful time."""
-        return self.usd - self.usd_by_use[_USEFUL]
+        """What of it was for time that was seen and of no use."""
+        return sum((self.usd_by_use[place] for place in _WASTED), Fraction(0))
+
+    @property
+    def usd_unproven(self) -> Fraction:
+        """What of it was for time of which nobody knows what it was used for: no proven waste."""
+        return sum((self.usd_by_use[place] for place in _UNPROVEN), Fraction(0))
 
     @property
     def usd_waste_ratio(self) -> float | None:
-        """That, of what was billed at known prices; None where this is nothing."""
+        """Proven waste, of what was billed at known prices; None where this is nothing."""
         return float(self.usd_wasted / self.usd) if self.usd else None
-
-    @property
-    def usd_wasted_for_sure(self) -> Fraction:
-        """Without the time of which is not known what it was used for."""
-        return sum((self.usd_by_use[place] for place in _KNOWN_WASTE), Fraction(0))
 
     @property
     def joules(self) -> int:
@@ -177,6 +208,7 @@ def whole(groups: Iterable[Total]) -> Total:
         made.amounts = [mine + its for mine, its in zip(made.amounts, each.amounts, strict=True)]
         made.usd_by_use = [mine + its for mine, its in zip(made.usd_by_use, each.usd_by_use, strict=True)]
         made.unpriced_ms += each.unpriced_ms
+        made.unpriced_kinds |= each.unpriced_kinds
     return made
 
 
@@ -212,18 +244,21 @@ class Billed:
 class TotalDocument:
     """What was billed, and what of it was of no use. Money is null where no price at all is known.
 
-    `gpu_ms` is milliseconds of GPU time by use, and `billed` is their sum. `waste_ratio` is billed GPU time without
-    useful activity over all billed GPU time, `usd_waste_ratio` is `usd_wasted` over `usd`. `unpriced_machine_hours` are
-    in no sum of money.
+    `gpu_ms` is milliseconds of GPU time by use, and `billed` is their sum. Wasted is what was seen and of no use (idle,
+    parked, stalled, down); unproven is time of which nobody knows the use (unknown, silent): it is no proven waste.
+    Ratios are of billed GPU time; `usd_waste_ratio` is `usd_wasted` over `usd`. `unpriced_machine_hours` are in no sum
+    of money.
     """
 
     usd: Decimal | None
     usd_wasted: Decimal | None
+    usd_unproven: Decimal | None
     usd_waste_ratio: float | None
     machine_hours: float
     gpu_hours: float
     gpu_ms: Mapping[str, int]
     waste_ratio: float | None
+    unproven_ratio: float | None
     unpriced_machine_hours: float
 
 
@@ -241,15 +276,18 @@ def total_documents(
     """Totals for JSON: exact times, and money in cents that add up to the whole's; `more` are other fields of each."""
     _, cents = round_parts({name: each.usd for name, each in totals.items()}, _CENT)
     _, wasted = round_parts({name: each.usd_wasted for name, each in totals.items()}, _CENT)
+    _, unproven = round_parts({name: each.usd_unproven for name, each in totals.items()}, _CENT)
     return tuple(
         kind(
             usd=None if each.unpriced else usd_of_cents(cents[name]),
             usd_wasted=None if each.unpriced else usd_of_cents(wasted[name]),
+            usd_unproven=None if each.unpriced else usd_of_cents(unproven[name]),
             usd_waste_ratio=each.usd_waste_ratio,
             machine_hours=each.node_ms / HOUR_MS,
             gpu_hours=each.gpu_ms / HOUR_MS,
             gpu_ms={"billed": each.gpu_ms, **{use.value: ms for use, ms in each.gpu_ms_by_use.items()}},
             waste_ratio=each.waste_ratio,
+            unproven_ratio=each.unproven_ratio,
             unpriced_machine_hours=each.unpriced_ms / HOUR_MS,
             **more(name),
         )

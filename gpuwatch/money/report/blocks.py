@@ -3,8 +3,11 @@
 from dataclasses import dataclass
 from typing import ClassVar
 
-from gpuwatch.model.money import format_cents
+from gpuwatch.model.money import cents_of, format_cents, format_usd
+from gpuwatch.model.usage import HOUR_MS
 from gpuwatch.money.accounting.totals import Total
+
+_MOST_KINDS = 3
 
 
 @dataclass(frozen=True, slots=True)
@@ -35,12 +38,18 @@ class Table:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Bar:
-    """One bar of two parts, in cents, and how it is written."""
+    """One bar of three parts, in cents, and how it is written."""
 
     label: str
     useful: int
     wasted: int
+    unproven: int
     written: str
+
+    @property
+    def length(self) -> int:
+        """Return the parts together."""
+        return self.useful + self.wasted + self.unproven
 
 
 @dataclass(frozen=True, slots=True)
@@ -54,7 +63,7 @@ class Bars:
     @property
     def most(self) -> int:
         """Return the value of the longest bar."""
-        return max((bar.useful + bar.wasted for bar in self.bars), default=0)
+        return max((bar.length for bar in self.bars), default=0)
 
     def percent(self, cents: int) -> float:
         """A part of a bar, of the longest bar's length."""
@@ -91,9 +100,38 @@ class Section:
 
 def usd(total: Total, cents: int) -> str:
     """Unknown where no machine has a price, more than that where some machines have no price."""
-    if total.unpriced_ms and total.unpriced_ms == total.node_ms:
+    if total.unpriced:
         return "unknown"
     return f"{format_cents(cents)}{'+?' if total.unpriced_ms else ''}"
+
+
+def bar_of(label: str, total: Total) -> Bar:
+    """The bar of a total: proven waste, what nobody knows, and useful time."""
+    cents, wasted, unproven = (cents_of(part) for part in (total.usd, total.usd_wasted, total.usd_unproven))
+    share = f", {percent(wasted / cents)} wasted" if cents else ""
+    useful = max(0, cents - wasted - unproven)
+    return Bar(label=label, useful=useful, wasted=wasted, unproven=unproven, written=usd(total, cents) + share)
+
+
+def unproven_note(total: Total) -> str:
+    """What nobody knows the use of, as a sentence with what to do."""
+    hours = f"{total.unproven_ms / HOUR_MS:,.1f} GPU-hours"
+    cost = "" if total.unpriced else f" ({format_usd(total.usd_unproven)})"
+    return (
+        f"Nobody knows the use of {hours}{cost}: they are no proven waste. Unknown is time without an agent or a clear "
+        "verdict (`gpuwatch doctor controller` says why), silent is time without a round."
+    )
+
+
+def unpriced_note(total: Total) -> str:
+    """What has no price, as a sentence with what to do."""
+    named = sorted(total.unpriced_kinds)
+    more = f" and {len(named) - _MOST_KINDS} more kinds" if len(named) > _MOST_KINDS else ""
+    kinds = f" ({', '.join(named[:_MOST_KINDS])}{more})" if named else ""
+    return (
+        f"{total.unpriced_ms / HOUR_MS:,.1f} machine-hours have no known price{kinds}: they are in no sum of money "
+        "(+?). Set `prices.live: true`, or their prices in `prices.file`."
+    )
 
 
 def percent(ratio: float) -> str:

@@ -25,7 +25,7 @@ from gpuwatch.money.accounting.totals import (
     totals,
     whole,
 )
-from gpuwatch.money.report.blocks import usd
+from gpuwatch.money.report.blocks import unpriced_note, unproven_note, usd
 from gpuwatch.money.report.period import Period
 from gpuwatch.money.unused import UnusedDocument
 from gpuwatch.runtime.table import align_rows
@@ -35,8 +35,9 @@ _OLD_DAYS = 90
 _MANY_MS = 1000 * HOUR_MS  # from there on tenths of an hour, below hundredths
 # What the columns mean; a narrow terminal leaves some of them out.
 _MEANING = {
-    "no use": "billed GPU-hours without useful activity, of all billed GPU-hours",
-    "of cost": "wasted, of the cost",
+    "no use": "idle, parked, stalled and down, of all billed GPU-hours",
+    "of cost": "wasted (the cost of no use), of the cost",
+    "unproven": "the cost of silent and unknown time, which is no proven waste",
     "silent": "no round observed that time",
     "unknown": "the use of that time is not known",
 }
@@ -169,12 +170,10 @@ def as_text(report: Report, factors: EnergySettings) -> str:
 def notes(total: Total) -> list[str]:
     """What the sums of money do not say by themselves."""
     lines = []
-    doubtful = total.usd_wasted - total.usd_wasted_for_sure
-    if doubtful:
-        lines.append(f"Of what was wasted {format_usd(doubtful)} are of silent and unknown time.")
+    if total.unproven_ms:
+        lines.append(unproven_note(total))
     if total.unpriced_ms:
-        hours = total.unpriced_ms / HOUR_MS
-        lines.append(f"{hours:.1f} machine-hours have no known price: they are in no sum of money.")
+        lines.append(unpriced_note(total))
     return lines
 
 
@@ -200,28 +199,32 @@ def _table(report: Report) -> list[str]:
     hours = {head: round_parts(column, Fraction(HOUR_MS, 10**digits)) for head, column in columns.items()}
     cost = round_parts({name: each.usd for name, each in report.groups.items()}, display_currency().cent)
     wasted = round_parts({name: each.usd_wasted for name, each in report.groups.items()}, display_currency().cent)
-    rows = [[report.by, *columns, "no use", "cost", "wasted", "of cost"]]
+    unproven = round_parts({name: each.usd_unproven for name, each in report.groups.items()}, display_currency().cent)
+    rows = [[report.by, *columns, "no use", "cost", "wasted", "of cost", "unproven"]]
     for name, each in sorted(report.groups.items(), key=lambda item: (-item[1].usd, -item[1].gpu_ms, item[0])):
         cells = [f"{parts[name] / 10**digits:,.{digits}f}" for _, parts in hours.values()]
-        rows.append([name, *cells, *_money(each, cost[1][name], wasted[1][name])])
+        rows.append([name, *cells, *_money(each, cost[1][name], wasted[1][name], unproven[1][name])])
     cells = [f"{total / 10**digits:,.{digits}f}" for total, _ in hours.values()]
-    rows.append(["all", *cells, *_money(report.whole, cost[0], wasted[0])])
-    return align_rows(rows, spare=_spare(rows))
+    rows.append(["all", *cells, *_money(report.whole, cost[0], wasted[0], unproven[0])])
+    return align_rows(rows, spare=_spare(rows, unproven=report.whole.unproven_ms > 0))
 
 
-def _spare(rows: Sequence[Sequence[str]]) -> dict[int, int]:
+def _spare(rows: Sequence[Sequence[str]], *, unproven: bool) -> dict[int, int]:
     """The columns that a narrow terminal may leave out: what no machine did first, then what few people ask for."""
     heads = rows[0]
     last = [heads.index(use) for use in _LEAST_ASKED]
     nothing = [column for column in last if not float(rows[-1][column].replace(",", ""))]
     shares = [heads.index("of cost"), heads.index("no use")]
     order = [*shares, *(column for column in reversed(last) if column not in nothing), *nothing]
+    if not unproven:
+        order.append(heads.index("unproven"))
     return {column: rank for rank, column in enumerate(order, start=1)}
 
 
-def _money(total: Total, cost: int, wasted: int) -> list[str]:
+def _money(total: Total, cost: int, wasted: int, unproven: int) -> list[str]:
     """Its share of hours stands by the hours, that of dollars by the dollars."""
-    return [_ratio(total.waste_ratio), usd(total, cost), usd(total, wasted), _ratio(total.usd_waste_ratio)]
+    ratios = _ratio(total.waste_ratio), _ratio(total.usd_waste_ratio)
+    return [ratios[0], usd(total, cost), usd(total, wasted), ratios[1], usd(total, unproven)]
 
 
 def _ratio(ratio: float | None) -> str:

@@ -8,14 +8,14 @@ from fractions import Fraction
 from gpuwatch.clouds import LeftoverKind
 from gpuwatch.model.budget import BudgetState
 from gpuwatch.model.currency import display_currency
-from gpuwatch.model.money import cents_of, day_with_age, format_cents, format_usd
+from gpuwatch.model.money import day_with_age, format_cents, format_usd
 from gpuwatch.model.usage import HOUR_MS
 from gpuwatch.money.accounting.savings import Saving
 from gpuwatch.money.accounting.totals import Total, round_parts
 from gpuwatch.money.blocked.blocked import Group
 from gpuwatch.money.blocked.text import frees_text, sums, usd_text
 from gpuwatch.money.budgets.table import TOO_EARLY
-from gpuwatch.money.report.blocks import Bar, Bars, Part, Table, Words, percent, usd
+from gpuwatch.money.report.blocks import Bar, Bars, Part, Table, Words, bar_of, percent
 from gpuwatch.money.report.progress import DAYS, FULL_WEEKS, Pair, Progress, Week
 from gpuwatch.money.report.report import PriceDays, Report
 from gpuwatch.money.storage import STORAGE_AS_OF, STORAGE_SOURCE, StorageRow
@@ -255,6 +255,9 @@ def _sentences(found: Progress) -> Iterator[str]:
         f"The first {weeks} of metering ({_days(found.first, found)}) wasted {_weekly(first, found)} a week"
         f"{_share(first)}; the last {weeks} ({_days(found.last, found)}) {_weekly(last, found)}{_share(last)}."
     )
+    if first.unproven_ms or last.unproven_ms:
+        then, now = (format_usd(total.usd_unproven / found.count) for total in (first, last))
+        yield f"Nobody knows the use of {then} a week at first and of {now} now: that is no proven waste."
     avoided, year = found.pair.avoided, found.avoided_a_year
     if avoided is None or year is None:
         return
@@ -280,12 +283,7 @@ def _share(total: Total) -> str:
 
 
 def _bar(week: Week) -> Bar:
-    cents, wasted = cents_of(week.total.usd), cents_of(week.total.usd_wasted)
-    share = f", {percent(wasted / cents)} wasted" if cents else ""
-    written = usd(week.total, cents) + share
-    return Bar(
-        label=f"{week.first}{' *' if week.changes else ''}", useful=cents - wasted, wasted=wasted, written=written
-    )
+    return bar_of(f"{week.first}{' *' if week.changes else ''}", week.total)
 
 
 def _wasted_by(by: str, found: Progress) -> Table:

@@ -45,7 +45,7 @@ def _part(part: Part) -> Iterator[str]:
         case Figures(items):
             yield from align_rows([(each.name, each.value, each.note) for each in items], left={0, 2})
         case Bars(caption, bars):
-            yield f"{caption} (# wasted, = useful)"
+            yield f"{caption} (# wasted, ? use not known, = useful)"
             rows = [(bar.label, f"{_draw_bar(bar, part.most):<{_BAR}}", bar.written) for bar in bars]
             yield from align_rows(rows, left={0, 1, 2})
         case Table():
@@ -56,9 +56,8 @@ def _part(part: Part) -> Iterator[str]:
 def _draw_bar(bar: Bar, most: int) -> str:
     if most <= 0:
         return ""
-    whole = round(_BAR * (bar.useful + bar.wasted) / most)
-    wasted = round(_BAR * bar.wasted / most)
-    return "#" * wasted + "=" * (whole - wasted)
+    wasted, known, whole = (round(_BAR * cents / most) for cents in (bar.wasted, bar.wasted + bar.unproven, bar.length))
+    return "#" * wasted + "?" * (known - wasted) + "=" * (whole - known)
 
 
 def _table(table: Table) -> Iterator[str]:

@@ -5,7 +5,8 @@ Rules, all of them:
 1. Weeks are seven local days. The first ones begin with the first whole day on record, the last ones end with the last
    whole day; they never overlap. There are four of each, or as many as there are: with less than two weeks, nothing is
    said.
-2. Waste is what it is everywhere: billed time without useful activity, with the prices of its time.
+2. Waste is what it is everywhere: billed time that was seen and of no use, with the prices of its time. Time of which
+   nobody knows the use is in neither waste nor useful time; it stands beside them.
 3. Avoided is what the last weeks would have wasted for each dollar of useful time as the first weeks did, less what
    they wasted. It is an estimate: other work may waste more or less by itself.
 """
@@ -51,10 +52,9 @@ class Pair:
     @property
     def avoided(self) -> Fraction | None:
         """Rule 3, in dollars; None: the first weeks had no useful time with a price."""
-        useful = self.first.usd - self.first.usd_wasted
-        if not useful:
+        if not self.first.usd_useful:
             return None
-        return self.first.usd_wasted / useful * (self.last.usd - self.last.usd_wasted) - self.last.usd_wasted
+        return self.first.usd_wasted / self.first.usd_useful * self.last.usd_useful - self.last.usd_wasted
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -97,8 +97,8 @@ class Progress:
         return None if avoided is None else avoided / self.count * _WEEKS_A_YEAR
 
     def hours(self, total: Total) -> float:
-        """GPU-hours without use, a week."""
-        return wasted_ms(total) / HOUR_MS / self.count
+        """GPU-hours that were wasted, a week."""
+        return total.wasted_ms / HOUR_MS / self.count
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -108,12 +108,6 @@ class Event:
     at: datetime
     verb: Verb | None = None
     what: str = ""
-
-
-def wasted_ms(total: Total) -> int:
-    """Billed GPU time without useful activity."""
-    useful = next(ms for use, ms in total.gpu_ms_by_use.items() if use.value == "useful")
-    return total.gpu_ms - useful
 
 
 def progress(
@@ -202,10 +196,14 @@ def _weeks(
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class StretchDocument:
-    """Some weeks together: what was billed and wasted, in US dollars and GPU-hours; shares are of the dollars."""
+    """Some weeks together: what was billed and wasted, in US dollars and GPU-hours; shares are of the dollars.
+
+    Wasted is proven: `usd_unproven` is of time of which nobody knows the use.
+    """
 
     usd: Decimal
     usd_wasted: Decimal
+    usd_unproven: Decimal
     usd_waste_ratio: float | None
     gpu_hours_wasted: float
 
@@ -280,8 +278,9 @@ def _stretch(kind: Callable[..., Document], total: Total, **more: object) -> Doc
     return kind(
         usd=usd_to_the_cent(total.usd),
         usd_wasted=usd_to_the_cent(total.usd_wasted),
+        usd_unproven=usd_to_the_cent(total.usd_unproven),
         usd_waste_ratio=total.usd_waste_ratio,
-        gpu_hours_wasted=round(wasted_ms(total) / HOUR_MS, 3),
+        gpu_hours_wasted=round(total.wasted_ms / HOUR_MS, 3),
         **more,
     )
 

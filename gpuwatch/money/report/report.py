@@ -52,6 +52,7 @@ class Line:
     total: Total
     cents: int
     wasted_cents: int
+    unproven_cents: int
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -172,6 +173,7 @@ class Report:
     whole: Total
     cents: int
     wasted_cents: int
+    unproven_cents: int
     slices: Mapping[str, tuple[Line, ...]]  # what wasted the most first
     before: Total | None  # None: nothing was metered then
     steps: tuple[Step, ...]
@@ -206,6 +208,7 @@ def make_report(facts: Facts) -> Report:
     total = whole(each for _, each in parts)
     whole_cents, _ = round_parts({"": total.usd}, display_currency().cent)
     wasted_cents, _ = round_parts({"": total.usd_wasted}, display_currency().cent)
+    unproven_cents, _ = round_parts({"": total.usd_unproven}, display_currency().cent)
     earlier = [each for begin, each in times.items() if before.since <= begin < before.until]
     within = {begin: each for begin, each in times.items() if period.since <= begin < period.until}
     month, year, trouble = _forecasts(facts, times, calendar)
@@ -216,6 +219,7 @@ def make_report(facts: Facts) -> Report:
         whole=total,
         cents=whole_cents,
         wasted_cents=wasted_cents,
+        unproven_cents=unproven_cents,
         slices=slices,
         before=whole(earlier) if earlier else None,
         steps=_steps(within, period.days, calendar),
@@ -245,7 +249,11 @@ def lines(groups: Mapping[str, Total]) -> tuple[Line, ...]:
     """With their cents, what wasted the most first."""
     _, cents = round_parts({name: each.usd for name, each in groups.items()}, display_currency().cent)
     _, wasted = round_parts({name: each.usd_wasted for name, each in groups.items()}, display_currency().cent)
-    made = [Line(name=name, total=each, cents=cents[name], wasted_cents=wasted[name]) for name, each in groups.items()]
+    _, unproven = round_parts({name: each.usd_unproven for name, each in groups.items()}, display_currency().cent)
+    made = [
+        Line(name=name, total=each, cents=cents[name], wasted_cents=wasted[name], unproven_cents=unproven[name])
+        for name, each in groups.items()
+    ]
     return tuple(sorted(made, key=_worst_first))
 
 

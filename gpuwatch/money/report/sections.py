@@ -9,14 +9,29 @@ from gpuwatch.model.money import cents_of, elsewhere_note, format_cents, format_
 from gpuwatch.model.usage import HOUR_MS, Use
 from gpuwatch.money.accounting.totals import TAG, Total, round_parts, whole
 from gpuwatch.money.report import fleet_sections, money_sections
-from gpuwatch.money.report.blocks import Bar, Bars, Figure, Figures, Part, Section, Table, Words, percent, usd
-from gpuwatch.money.report.report import Line, Report, Step
+from gpuwatch.money.report.blocks import (
+    Bars,
+    Figure,
+    Figures,
+    Part,
+    Section,
+    Table,
+    Words,
+    bar_of,
+    percent,
+    unpriced_note,
+    usd,
+)
+from gpuwatch.money.report.report import Line, Report
 
 _MOST_LINES = 10
 _SHOWN = frozenset({"pool", "owner", "node", "namespace", "workload"})  # the others are in the JSON document
 _TENTH_HOUR = Fraction(HOUR_MS, 10)
 OVER_TIME = "Cost over time"
-WASTE = "Wasted is what GPUs cost while they did nothing useful; shares of it are of the cost"
+WASTE = (
+    "Wasted is what GPUs cost that were seen idle, parked, stalled or down; shares of it are of the cost. Where nobody "
+    "knows the use, it is not proven waste"
+)
 
 
 def title(report: Report) -> str:
@@ -31,13 +46,17 @@ def headline(report: Report) -> str:
     if not report.whole.node_ms:
         return "No machine was billed."
     machines = len({line.name for line in report.slices["node"]})
-    waste = report.whole.waste_ratio
+    waste, unproven = report.whole.waste_ratio, report.whole.usd_unproven
     sentence = f"{machines:,} machine{'s' if machines != 1 else ''} cost {usd(report.whole, report.cents)}"
     of_cost = report.whole.usd_waste_ratio
     if of_cost is not None:
-        sentence += f"; {usd(report.whole, report.wasted_cents)} of it ({percent(of_cost)}) was wasted"
+        sentence += f"; {usd(report.whole, report.wasted_cents)} of it ({percent(of_cost)}) was proven waste"
+        if unproven:
+            sentence += f", and nobody knows the use of another {format_usd(unproven)}"
     elif waste is not None:
-        sentence += f"; {percent(waste)} of the GPU-hours were wasted"
+        sentence += f"; {percent(waste)} of the GPU-hours were proven waste"
+        if report.whole.unproven_ratio:
+            sentence += f", and nobody knows the use of another {percent(report.whole.unproven_ratio)}"
     return " ".join(filter(None, (f"{sentence}.", _saved_words(report), display_currency().note)))
 
 
@@ -59,14 +78,16 @@ def sections(report: Report) -> Iterator[Section]:
 
 def figures(report: Report) -> Figures:
     """The key figures at the top."""
-    total, saved, waste = report.whole, report.facts.saved, report.whole.waste_ratio
+    total, saved = report.whole, report.facts.saved
+    useful = "-" if not total.gpu_ms else percent(total.useful_ms / total.gpu_ms)
     stops = f"{saved.stops:,} stop{'s' if saved.stops != 1 else ''}, {saved.whole.ms / HOUR_MS:,.1f} machine-hours"
     lacking = "+?" if saved.whole.unpriced_ms else ""
     made = [
         Figure("Cost", usd(total, report.cents), against(report)),
         Figure("Wasted", usd(total, report.wasted_cents), _wasted_part(total)),
+        *_unproven_figure(total),
         Figure("Saved (estimate)", f"{format_usd(saved.whole.usd)}{lacking}", stops),
-        Figure("Useful", "-" if waste is None else percent(1 - waste), f"of {total.gpu_ms / HOUR_MS:,.1f} GPU-hours"),
+        Figure("Useful", useful, f"of {total.gpu_ms / HOUR_MS:,.1f} GPU-hours"),
     ]
     seen = report.facts.inventory
     if seen is not None:
@@ -80,6 +101,12 @@ def figures(report: Report) -> Figures:
     if report.month is not None:
         made.append(Figure(f"{report.month.month:%B} will end at", format_usd(report.month.expected), "forecast"))
     return Figures(tuple(made))
+
+
+def _unproven_figure(total: Total) -> Iterator[Figure]:
+    """Beside the waste, never in it."""
+    if total.unproven_ms:
+        yield Figure("Use not known", usd(total, cents_of(total.usd_unproven)), "no proven waste")
 
 
 def _wasted_part(total: Total) -> str:
@@ -119,11 +146,9 @@ def _doubts(report: Report) -> Iterator[Part]:
     for use, words in ((Use.SILENT, "there is no observation"), (Use.UNKNOWN, "the use is not known")):
         ms = report.whole.gpu_ms_by_use[use]
         if ms:
-            notes.append(f"Of {ms / HOUR_MS:,.1f} GPU-hours {words}; they count as waste ({use.value}).")
+            notes.append(f"Of {ms / HOUR_MS:,.1f} GPU-hours {words}; they are no proven waste ({use.value}).")
     if report.whole.unpriced_ms:
-        notes.append(
-            f"{report.whole.unpriced_ms / HOUR_MS:,.1f} machine-hours have no known price: no sum holds them (+?)."
-        )
+        notes.append(unpriced_note(report.whole))
     notes += filter(None, [elsewhere_note(row.terms.price_source for row in facts.nodes)])
     if facts.cut:
         notes.append("A row lies across the begin or the end of these days; it counts to those in which it begins.")
@@ -137,13 +162,7 @@ def _over_time(report: Report) -> Iterator[Part]:
     """Where in time the money went; each bar's share is of the bar."""
     for caption, steps in (("", report.steps), ("The two weeks up to it", report.days)):
         if len(steps) > 1:
-            yield Bars(caption or f"By {report.unit}", tuple(_bar(step) for step in steps))
-
-
-def _bar(step: Step) -> Bar:
-    cents, wasted = cents_of(step.total.usd), cents_of(step.total.usd_wasted)
-    share = f", {percent(wasted / cents)} wasted" if cents else ""
-    return Bar(label=step.label, useful=cents - wasted, wasted=wasted, written=usd(step.total, cents) + share)
+            yield Bars(caption or f"By {report.unit}", tuple(bar_of(step.label, step.total) for step in steps))
 
 
 def _waste(report: Report) -> Iterator[Part]:
@@ -164,23 +183,28 @@ def _slice(caption: str, by: str, found: Sequence[Line], report: Report) -> Tabl
     for line in found[:_MOST_LINES]:
         name = fleet_sections.machine_name(report, line.name) if by == "machine" else line.name
         tenths = [parts[line.name] for _, parts in hours]
-        rows.append((name, *_cells(tenths, line.total, line.cents, line.wasted_cents)))
+        rows.append((name, *_cells(tenths, line.total, line.cents, line.wasted_cents, line.unproven_cents)))
     rest = found[_MOST_LINES:]
     if rest:
         tenths = [sum(parts[line.name] for line in rest) for _, parts in hours]
-        cents = (sum(line.cents for line in rest), sum(line.wasted_cents for line in rest))
+        cents = tuple(
+            sum(column)
+            for column in zip(*((line.cents, line.wasted_cents, line.unproven_cents) for line in rest), strict=True)
+        )
         rows.append((f"{len(rest):,} others", *_cells(tenths, whole(line.total for line in rest), *cents)))
     tenths = [total for total, _ in hours]
-    rows.append(("all", *_cells(tenths, report.whole, report.cents, report.wasted_cents)))
-    heads = (by, *_COLUMNS, "cost", "wasted", "of cost")
+    rows.append(("all", *_cells(tenths, report.whole, report.cents, report.wasted_cents, report.unproven_cents)))
+    heads = (by, *_COLUMNS, "cost", "wasted", "of cost", "unproven")
     return Table(
         caption=caption, heads=heads, rows=tuple(rows), left=frozenset({0}), summed=True, extra=frozenset({2, 3})
     )
 
 
-def _cells(tenths: Sequence[int], total: Total, cents: int, wasted_cents: int) -> tuple[str, ...]:
+def _cells(tenths: Sequence[int], total: Total, *cents: int) -> tuple[str, ...]:
+    """Hours, and from the cents of the cost, of the waste and of what is not proven the money."""
     waste = "-" if total.usd_waste_ratio is None else percent(total.usd_waste_ratio)
-    return (*(f"{tenth / 10:,.1f}" for tenth in tenths), usd(total, cents), usd(total, wasted_cents), waste)
+    cost, wasted, unproven = (usd(total, each) for each in cents)
+    return (*(f"{tenth / 10:,.1f}" for tenth in tenths), cost, wasted, waste, unproven)
 
 
 _COLUMNS: dict[str, Callable[[Total], int]] = {

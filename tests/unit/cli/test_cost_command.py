@@ -69,13 +69,13 @@ def test_the_table_adds_up(cost: Cost) -> None:
     rows = cost("--month", "2026-03").output.splitlines()
 
     assert rows[0] == "Billed 2026-03-01 to 2026-03-31 (Europe/Berlin), by pool; metered since 2026-03-01T22:00:00Z."
-    heads = "pool billed useful idle parked stalled down unknown silent no use cost wasted of cost"
+    heads = "pool billed useful idle parked stalled down unknown silent no use cost wasted of cost unproven"
     none = ["0.00"] * 5
     assert [line.split() for line in rows[2:6]] == [
         heads.split(),
-        ["default", "8.00", "8.00", "0.00", *none, "0.0%", "$40.00", "$0.00", "0.0%"],
-        ["serving", "4.00", "0.00", "4.00", *none, "100.0%", "$40.00", "$40.00", "100.0%"],
-        ["all", "12.00", "8.00", "4.00", *none, "33.3%", "$80.00", "$40.00", "50.0%"],
+        ["default", "8.00", "8.00", "0.00", *none, "0.0%", "$40.00", "$0.00", "0.0%", "$0.00"],
+        ["serving", "4.00", "0.00", "4.00", *none, "100.0%", "$40.00", "$40.00", "100.0%", "$0.00"],
+        ["all", "12.00", "8.00", "4.00", *none, "33.3%", "$80.00", "$40.00", "50.0%", "$0.00"],
     ]
     assert rows[-1].startswith(
         "Energy: 0.0 kWh of the GPUs, measured over 0.0% of their billed time (12.0 GPU-hours are"
@@ -209,8 +209,9 @@ def test_an_unknown_price_is_told(cost: Cost, place: Place) -> None:
     text = cost("--month", "2026-03").output
 
     assert "$40.00+?" in text
-    assert [line.split()[-3:-1] for line in text.splitlines() if line.startswith("serving")] == [["unknown", "unknown"]]
-    assert "4.0 machine-hours have no known price: they are in no sum of money." in text
+    assert [line.split()[-4:-2] for line in text.splitlines() if line.startswith("serving")] == [["unknown", "unknown"]]
+    assert "4.0 machine-hours have no known price (g6.xlarge in us-east-1): they are in no sum of money (+?)." in text
+    assert "Set `prices.live: true`" in text
 
 
 def test_a_narrow_terminal_leaves_out_first_what_no_machine_did(cost: Cost, monkeypatch: pytest.MonkeyPatch) -> None:
@@ -221,7 +222,7 @@ def test_a_narrow_terminal_leaves_out_first_what_no_machine_did(cost: Cost, monk
 
     assert max(map(len, table)) <= 80
     assert " ".join(table[0].split()) == "pool billed useful idle unknown silent no use cost wasted of cost"
-    assert lacks == "(a wider terminal, or a pipe, also has: parked, stalled, down)"
+    assert lacks == "(a wider terminal, or a pipe, also has: parked, stalled, down, unproven)"
 
 
 def test_reconcile_is_a_part_of_it(cost: Cost, tmp_path: Path) -> None:

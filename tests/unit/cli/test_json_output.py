@@ -112,7 +112,7 @@ def test_what_is_printed_is_what_is_declared(kind: str, world: Path, monkeypatch
 
         assert done.stdout.count("\n") == 1
         assert next(iter(found)) == "schema"
-        assert found.pop("schema") == f"gpuwatch.{kind}/1"
+        assert found.pop("schema") == f"gpuwatch.{kind}/{2 if kind in {'cost', 'report'} else 1}"
         assert as_declared(kind, found) == found
         assert [each for each in strings(found) if _TIME.fullmatch(each) and not _GOOD.fullmatch(each)] == []
         filled |= {name: filled.get(name, False) or value not in ([], {}) for name, value in found.items()}

@@ -51,7 +51,7 @@ def run(ledger: Path, tmp_path: Path) -> Run:
     [
         ((), "GPU report for Saturday 2026-03-14\n"),
         (("--html",), "<!DOCTYPE html>"),
-        (("--json",), '{"schema": "gpuwatch.report/1",'),
+        (("--json",), '{"schema": "gpuwatch.report/2",'),
     ],
 )
 def test_each_form_is_printed(run: Run, form: tuple[str, ...], begin: str) -> None:

@@ -252,8 +252,8 @@ def test_a_month_without_a_controller_is_billed_by_the_day_and_silent() -> None:
     total = the_whole(ledger)
 
     assert rows == 29 + 24 + 14  # days that are long over, and the hours of the last two
-    assert (total.node_ms, total.waste_ratio) == (30 * 86_400_000, 1.0)
-    assert (total.usd_wasted, total.usd_wasted_for_sure) == (Fraction(7200), Fraction(0))
+    assert (total.node_ms, total.unproven_ratio, total.waste_ratio) == (30 * 86_400_000, 1.0, 0.0)
+    assert (total.usd_unproven, total.usd_wasted) == (Fraction(7200), Fraction(0))
 
 
 def test_the_time_zone_may_change(place: Place) -> None:

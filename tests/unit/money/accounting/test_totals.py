@@ -79,14 +79,41 @@ def test_the_parts_of_every_slicing_add_up_to_the_same_whole(rows: list[Row], sl
     assert all(each.usd == sum(each.usd_by_use) for each in first.values())
 
 
+@settings(deadline=None)
+@given(ROWS)
+def test_money_and_time_are_useful_wasted_or_not_proven_and_nothing_else(rows: list[Row]) -> None:
+    """The three parts are the whole, exactly, in dollars and in GPU time; what has no price is in no dollars."""
+    found = whole(totals(rows, grouping("pool", UTC)).values())
+
+    assert found.usd == found.usd_useful + found.usd_wasted + found.usd_unproven
+    assert found.gpu_ms == found.useful_ms + found.wasted_ms + found.unproven_ms
+    assert found.usd == whole(totals([row for row in rows if row.terms.usd_per_hour is not None], str).values()).usd
+
+
+@settings(deadline=None)
+@given(ROWS)
+def test_an_agent_that_falls_silent_is_never_a_proof_of_waste(rows: list[Row]) -> None:
+    """If nobody had looked, the same machines would cost the same, and none of it would be proven waste."""
+    seen = whole(totals(rows, grouping("pool", UTC)).values())
+    for row in rows:
+        for first in (0, GPU):
+            spent = sum(row.amounts[first : first + GPU])
+            row.amounts[first : first + GPU] = [0] * 5 + [spent, 0]  # type: ignore[index]  # a list in these tests
+    blind = whole(totals(rows, grouping("pool", UTC)).values())
+
+    assert (blind.usd, blind.gpu_ms) == (seen.usd, seen.gpu_ms)
+    assert (blind.usd_wasted, blind.wasted_ms) == (0, 0)
+    assert (blind.usd_unproven, blind.unproven_ms) == (seen.usd, seen.gpu_ms)
+
+
 def test_money_follows_what_the_gpus_did() -> None:
-    """Half an hour useful and a quarter each idle and unknown: $13.76 are wasted for sure and as much maybe."""
+    """Half an hour useful and a quarter each idle and unknown: $13.76 are wasted, and of as much nobody knows."""
     total = Total()
     total.add(a_row(useful=1_800_000, idle=900_000, unknown=900_000))
 
-    wasted = (total.usd_wasted, total.usd_wasted_for_sure)
-    assert (total.usd, *wasted) == (Fraction("55.04"), Fraction("27.52"), Fraction("13.76"))
-    assert total.waste_ratio == 0.5
+    parts = (total.usd_useful, total.usd_wasted, total.usd_unproven)
+    assert parts == (Fraction("27.52"), Fraction("13.76"), Fraction("13.76"))
+    assert (total.usd_waste_ratio, total.waste_ratio, total.unproven_ratio) == (0.25, 0.25, 0.25)
     assert total.gpu_ms == 8 * 3_600_000
 
 

@@ -163,16 +163,21 @@ def test_a_share_beside_dollars_is_of_these_dollars() -> None:
     report = saturday()
     assert report.whole.usd_waste_ratio != pytest.approx(report.whole.waste_ratio, abs=0.01), "the two shares differ"
     share = f"{report.wasted_cents / report.cents:.1%}"
-    assert f" of it ({share}) was wasted" in headline(report)
+    assert f" of it ({share}) was proven waste" in headline(report)
     assert ("Wasted", f"{share} of the cost") in [(each.name, each.note) for each in figures(report).figures]
 
     parts = [part for section in sections(report) for part in section.parts]
     bars = [bar for part in parts if isinstance(part, Bars) for bar in part.bars]
     assert bars
-    assert all(bar.written.endswith(f", {bar.wasted / (bar.useful + bar.wasted):.1%} wasted") for bar in bars)
-    rows = [row for part in parts if isinstance(part, Table) and part.heads[-1] == "of cost" for row in part.rows]
+    assert all(bar.written.endswith(f", {bar.wasted / bar.length:.1%} wasted") for bar in bars)
+    rows = [
+        row
+        for part in parts
+        if isinstance(part, Table) and part.heads[-2:] == ("of cost", "unproven")
+        for row in part.rows
+    ]
     assert rows
-    for *_, cost, wasted, of_cost in rows:
+    for *_, cost, wasted, of_cost, _ in rows:
         dollars = [float(re.sub(r"[^0-9.]", "", each) or 0) for each in (cost, wasted)]
         assert (
             of_cost == "-"
@@ -191,7 +196,7 @@ def test_without_any_price_the_share_is_of_gpu_hours() -> None:
     share = f"{report.whole.waste_ratio:.1%}"
 
     assert report.whole.usd_waste_ratio is None
-    assert headline(report).startswith(f"9 machines cost unknown; {share} of the GPU-hours were wasted")
+    assert headline(report).startswith(f"9 machines cost unknown; {share} of the GPU-hours were proven waste")
     assert [each.note for each in figures(report).figures if each.name == "Wasted"] == [f"{share} of the GPU-hours"]
 
 
