@@ -6,7 +6,7 @@ Rules, all of them:
    whole day; they never overlap. There are four of each, or as many as there are: with less than two weeks, nothing is
    said.
 2. Waste is what it is everywhere: billed time that was seen and of no use, with the prices of its time. Time of which
-   nobody knows the use is in neither waste nor useful time; it stands beside them.
+   nobody knows the use is in neither waste nor useful time; it stands apart.
 3. Avoided is what the last weeks would have wasted for each dollar of useful time as the first weeks did, less what
    they wasted. It is an estimate: other work may waste more or less by itself.
 """

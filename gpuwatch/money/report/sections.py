@@ -104,7 +104,7 @@ def figures(report: Report) -> Figures:
 
 
 def _unproven_figure(total: Total) -> Iterator[Figure]:
-    """Beside the waste, never in it."""
+    """Next to the waste, never in it."""
     if total.unproven_ms:
         yield Figure("Use not known", usd(total, cents_of(total.usd_unproven)), "no proven waste")
 

@@ -102,7 +102,7 @@ def test_an_agent_that_falls_silent_is_never_a_proof_of_waste(rows: list[Row]) -
     blind = whole(totals(rows, grouping("pool", UTC)).values())
 
     assert (blind.usd, blind.gpu_ms) == (seen.usd, seen.gpu_ms)
-    assert (blind.usd_wasted, blind.wasted_ms) == (0, 0)
+    assert (blind.usd_wasted, blind.wasted_ms) == (Fraction(0), 0)
     assert (blind.usd_unproven, blind.unproven_ms) == (seen.usd, seen.gpu_ms)
 
 
