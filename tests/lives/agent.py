@@ -46,6 +46,8 @@ from tests.lives.world import HOST_PIDS
 NODE_ID = "i-0123456789abcdef0"
 QUIET_SECONDS = 60.0  # from cycle to cycle while nothing changes; a real agent has one each second
 ALERT_SECONDS = 10.0  # likewise near a change
+DAY_SECONDS = 86400.0
+_DAY_LOOK_SECONDS, _DAY_LOOKS = 300.0, 61  # five hours of each day before a life
 _BEFORE, _AFTER = 10.0, 70.0
 _BASE_PORTS = (22, 9100, 9400, 9460)  # of base.yaml
 
@@ -68,10 +70,16 @@ class PlayedAgent:
         self._loopback = Loopback(host)
         self._kernel = Kernel(host)
         self._commands = _commands(host.life.commands, work / "bin")
-        settings = self._settings(work)
+        self._agent_settings, self._days = self._settings(work), work / "days.json"
+        self.begin_again()
+
+    def begin_again(self) -> None:
+        """The agent begins: all that it knows of before is what it has kept in its file."""
+        settings, host = self._agent_settings, self._host
         roots = relocated(host.at.root)
         patterns = {name: getattr(settings, name, None) for name in ("workloads", "services")}
         self._signals = HostSignals(settings.evidence, self._clock, roots, **_taken(HostSignals, patterns))
+        self._signals.keep_days(self._days)
         told = {name: getattr(self._signals, name, None) for name in ("local_disks", "service_pids", "owner")}
         told["blind"] = getattr(getattr(self._signals, "blind", None), "codes", None)
         self._core = AgentCore(
@@ -85,6 +93,11 @@ class PlayedAgent:
         )
         with patch.object(threading.Thread, "start", lambda _: None):  # its threads' work is done in `cycle`
             self._signals.start(lambda: self._readings)
+
+    def end(self) -> None:
+        """The agent ends, and keeps what outlives it."""
+        with patch.object(threading.Thread, "start", lambda _: None):
+            self._signals.stop()
 
     def cycle(self, moment: float) -> None:
         """One cycle at a moment of the life: the GPUs are read, then every signal looks."""
@@ -232,6 +245,11 @@ def _users(users: Mapping[str, int]) -> dict[str, Callable[..., object]]:
         "getpwnam": getpwnam,
         "getpwall": lambda: [entry(name, uid) for name, uid in users.items()],
     }
+
+
+def days_moments(days: int) -> list[float]:
+    """When to look on the days before a life: each five minutes of the first five hours."""
+    return [day * DAY_SECONDS + look * _DAY_LOOK_SECONDS for day in range(days) for look in range(_DAY_LOOKS)]
 
 
 def cycle_moments(changes: set[float], until: float) -> list[float]:

@@ -46,12 +46,13 @@ _DECODER = msgspec.json.Decoder(NodeVerdict)
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Recording:
-    """The agent's answers, one for each round; None: it does not answer. Seconds of each state, for the table."""
+    """The agent's answers, one for each round; None: it does not answer."""
 
     answers: tuple[bytes | None, ...]
     gpus: int  # that the type has
     instance_type: str
     instance_store: bool
+    begin_seconds: float = 0.0  # after the days before the life
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -159,7 +160,7 @@ def judge(recording: Recording, profile: str, *, knows: GapHistory | None = None
 
     `knows` is what the pool has learned before; without it, it is a fresh one.
     """
-    clock = ManualClock(wall=datetime.fromtimestamp(BEGIN_UNIX, UTC))
+    clock = ManualClock(wall=datetime.fromtimestamp(BEGIN_UNIX + recording.begin_seconds, UTC))
     cloud = _Cloud(fleet=_FLEET, clock=clock, pending_seconds=1.0, stopping_seconds=1.0)
     cloud.add(
         Node(

@@ -10,7 +10,7 @@ from dataclasses import dataclass
 from pathlib import Path
 from time import perf_counter
 
-from tests.lives.agent import PlayedAgent, cycle_moments
+from tests.lives.agent import DAY_SECONDS, PlayedAgent, cycle_moments, days_moments
 from tests.lives.gpus import MODELS
 from tests.lives.host import MadeHost
 from tests.lives.judge import PROFILES, ROUND_SECONDS, Judged, Recording, busy_because, judge, states_of
@@ -32,9 +32,10 @@ class Played:
 
 def record(life: Life, *, rights: Rights = ROOT, closed: tuple[str, ...] = (), hours: float | None = None) -> Recording:
     """The agent's answers over the life's day, or its first hours; see `Sight` for `closed`."""
-    until = life.seconds if hours is None else min(life.seconds, hours * 3600.0)
+    begin = life.days * DAY_SECONDS
+    until = life.seconds if hours is None else min(life.seconds, begin + hours * 3600.0)
     model = MODELS[life.model]
-    rounds = int(until / ROUND_SECONDS) + 1
+    rounds = int((until - begin) / ROUND_SECONDS) + 1
     if life.agent.get("dead"):
         answers: tuple[bytes | None, ...] = (None,) * rounds
     else:
@@ -47,6 +48,7 @@ def record(life: Life, *, rights: Rights = ROOT, closed: tuple[str, ...] = (), h
         gpus=life.cloud_gpus,
         instance_type=model.instance,
         instance_store=life.instance_store != "none",
+        begin_seconds=begin,
     )
 
 
@@ -56,7 +58,13 @@ def _answers(life: Life, work: Path, until: float, rights: Rights, closed: tuple
     agent = PlayedAgent(host, work, rights, closed)
     answers = []
     with agent.on_its_host():
-        for moment in cycle_moments(host.world.changes(), until):
+        for moment in days_moments(life.days):
+            agent.cycle(moment)
+        if life.days:
+            agent.end()
+            agent.begin_again()
+        begin = life.days * DAY_SECONDS
+        for moment in (each for each in cycle_moments(host.world.changes(), until) if each >= begin):
             agent.cycle(moment)
             if moment % ROUND_SECONDS == 0.0:
                 answers.append(agent.answer())

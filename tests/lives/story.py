@@ -46,6 +46,7 @@ class Life:
     truth: str
     who: str
     seconds: float
+    days: int
     model: str
     gpu_count: int
     cloud_gpus: int
@@ -83,9 +84,9 @@ def load(path: Path) -> Life:
         raise LifeError(f"{path.name}: {type(error).__name__}: {error}") from error
 
 
-_KEYS = {"title", "truth", "who", "ends", "gpus", "instance_store", "agent", "users", "units", "files", "links", "base",
-    "commands", "logins", "terminals", "cast", "rdma", "web", "forwards", "fleet", "datagrams", "settings", "tmux",
-    "packages"}  # fmt: skip
+_KEYS = {"title", "truth", "who", "ends", "days", "gpus", "instance_store", "agent", "users", "units", "files", "links",
+    "base", "commands", "logins", "terminals", "cast", "rdma", "web", "forwards", "fleet", "datagrams", "settings",
+    "tmux", "packages"}  # fmt: skip
 
 
 def _life(code: str, told: Mapping[str, Any]) -> Life:
@@ -111,6 +112,7 @@ def _life(code: str, told: Mapping[str, Any]) -> Life:
         truth=told["truth"],
         who=told["who"],
         seconds=seconds,
+        days=int(told.get("days", 0)),
         model=gpus.pop("model", "A10G"),
         gpu_count=count,
         cloud_gpus=int(gpus.pop("of", count)),
