@@ -86,6 +86,17 @@ def _unjoined_machines(case: ControllerCase, seen: join.Shown) -> Iterator[Findi
     down = [f"{each.id}: {why}" for each in ours if (why := _left_down(each)) is not None]
     if down:
         yield make_finding("slurm.left_down", "machines that run, and get no jobs", first_names(down))
+    paid = [
+        f"{each.id}: {each.slurm.name} ({each.slurm.state})" for each in ours if each.slurm and _is_held_for_off(each)
+    ]
+    if paid:
+        yield make_finding("slurm.runs_on", "machines that Slurm has powered down", first_names(paid))
+
+
+def _is_held_for_off(node: Node) -> bool:
+    """Whether Slurm believes that it has powered a machine down, and its cloud shows it running."""
+    off = node.slurm is not None and {"POWERED_DOWN", "POWER_DOWN"} & {*node.slurm.states}
+    return bool(off) and node.state is NodeState.RUNNING
 
 
 def _left_down(node: Node) -> str | None:

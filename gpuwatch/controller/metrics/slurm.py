@@ -21,7 +21,7 @@ def _view(state: MetricsState) -> SlurmView | None:
 def _up(state: MetricsState) -> Iterator[Value]:
     view = _view(state)
     if view is not None:
-        yield (), float(view.doubt is None and view.jobs_doubt is None)
+        yield (), float(view.doubt is None and view.jobs_doubt is None and view.queue_doubt is None)
 
 
 def _drained_values(state: MetricsState) -> Iterator[Value]:

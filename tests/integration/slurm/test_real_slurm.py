@@ -153,6 +153,8 @@ def test_the_gpus_of_running_jobs_are_known_by_number(slurm: RealSlurm) -> None:
 def test_who_powers_the_nodes_is_read_from_slurms_own_settings(slurm: RealSlurm, tmp_path: Path) -> None:
     """Not its file: what slurmctld goes by."""
     assert slurm.cluster.power() is None
+    assert slurm.cluster.returns() == ("0", "300 sec")
+    assert slurm.cluster.may_drain() is None
     script = "/bin/true"
     with slurm_running(tmp_path, f"SuspendProgram={script}\nResumeProgram={script}\nSuspendTime=3600") as powering:
         assert powering.cluster.power() == f"SuspendProgram={script}"

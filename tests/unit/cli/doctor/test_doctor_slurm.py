@@ -90,6 +90,14 @@ def test_nodes_that_their_silence_has_left_down_are_named(tmp_path: Path, reason
     assert ("slurm.left_down" in found) is left
 
 
+def test_a_machine_that_slurm_holds_for_off_and_that_runs_is_named(tmp_path: Path) -> None:
+    """SuspendProgram ended well, and did nothing: each of the two leaves it to the other."""
+    nodes = NODES.replace("State=IDLE ", "State=IDLE+CLOUD+POWERED_DOWN ")
+    warned = the(looked(tmp_path, power="/opt/suspend", nodes=nodes), "slurm.runs_on")
+    assert warned.seen == "i-1: gpu-1 (IDLE+CLOUD+POWERED_DOWN)"
+    assert "slurm.runs_on" not in codes(looked(tmp_path))
+
+
 def test_a_machine_that_is_no_certain_node_is_named(tmp_path: Path) -> None:
     """With the reason."""
     doubted = the(looked(tmp_path, name="web-1"), "slurm.unjoined")

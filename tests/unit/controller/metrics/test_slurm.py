@@ -66,4 +66,6 @@ def test_silence_is_told_and_nothing_else() -> None:
     desk = a_slurm_desk()
     desk.slurm.fault = lambda _: CloudUnavailableError("no answer")
     assert told(desk) == {("up",): 0}
+    desk.slurm.fault = lambda call: CloudUnavailableError("no answer") if call == "queue" else None
+    assert told(desk)["up",] == 0
     assert told(a_slurm_desk(has_slurm=False)) == {}
