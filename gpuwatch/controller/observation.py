@@ -17,6 +17,7 @@ from gpuwatch.controller.isolation import judge_apart
 from gpuwatch.controller.observe.believable import Listing
 from gpuwatch.controller.observe.ended import ended_machines
 from gpuwatch.controller.observe.kubernetes import with_cluster
+from gpuwatch.controller.observe.places import with_places
 from gpuwatch.controller.observe.short_groups import with_short
 from gpuwatch.controller.offers_past import with_past
 from gpuwatch.controller.sensors import with_unproven
@@ -201,6 +202,12 @@ def _note_short_groups(look: _Look) -> None:
     look.fleet = replace(look.fleet, groups=groups)
 
 
+def _find_places(look: _Look) -> None:
+    cluster = look.parts.cluster
+    room = None if cluster is None or look.fleet.cluster is None else cluster.room()
+    look.fleet = with_places(look.fleet, room, look.ledger, look.rules)
+
+
 _ASKING: Sequence[Callable[[_Look], None]] = (
     _measure_in_prometheus,  # a slow server must not make old what agents say
     _ask_slurm,  # so must a slow Slurm not
@@ -221,6 +228,7 @@ _JOINING: Sequence[Callable[[_Look], None]] = (
     _note_ended,  # the ledger says of which machines that is to be known
     _note_interruptions,  # a node that has ended has no notice any more
     _note_short_groups,  # by the ledger's growths
+    _find_places,  # which nodes go is known by notices, of clouds and our own
 )
 
 

@@ -8,6 +8,7 @@ from gpuwatch.clouds.permit import Permit
 from gpuwatch.controller.answers import note_silence
 from gpuwatch.controller.circuits import API_SERVER, Server
 from gpuwatch.controller.context import ControllerContext
+from gpuwatch.controller.observe.places import with_former_reasons
 from gpuwatch.controller.target import Found, Target, not_served
 from gpuwatch.kubernetes import Cluster
 from gpuwatch.model.decision import Intent, Observation, OpenIntent, Review, Status, Step, Verb
@@ -103,7 +104,7 @@ def machine_in_cluster(parts: ControllerContext, node: Node, seen: KubernetesNod
         return f"the cluster has another node under the name {seen.name}"
     if known.provider_id != seen.provider_id:
         return f"the node {seen.name} names another machine now ({known.provider_id or 'none'})"
-    return replace(node, kubernetes=known)
+    return replace(node, kubernetes=with_former_reasons(known, seen))
 
 
 def drain_words(drain: Drain) -> str:

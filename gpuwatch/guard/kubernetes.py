@@ -123,6 +123,7 @@ def pods_stay(case: Case) -> Finding:
     `gpuwatch.io/delete-local-data: "true"`, and none may be bare unless `pools.<name>.kubernetes.bare_pods` says
     `evict`. Bare is also a pod of a Job that fails by one more failure. Pods of DaemonSets stay; one with GPUs counts,
     and one that may have data on its host. So does a volume on a disk of the machine that no pod uses now.
+    Each pod has to be sure to run on another node, whichever place the scheduler chooses for it and the others.
     A workload goes whole: if it has GPUs, each of its pods stays while a sibling on another node is not proven idle as
     long. Siblings are the workers of a Ray head, of an MPI launcher, of Spark's driver. A consent does not change that.
 

@@ -14,6 +14,7 @@ from typing import Protocol
 from gpuwatch.clouds.permit import Permit
 from gpuwatch.kubernetes.calls import Use
 from gpuwatch.model.kubernetes import ClusterView, Drain, KubernetesNode, Target, WorkloadNow
+from gpuwatch.model.placing import Room
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -91,6 +92,10 @@ class Cluster(Protocol):
 
         What cannot be shown is a `trouble` of the whole: nodes and pods are there as they were last seen.
         """
+        ...
+
+    def room(self) -> Room | None:
+        """All nodes and pods as the scheduler sees them, as the watch holds them; None: nobody knows."""
         ...
 
     def node(self, name: str) -> KubernetesNode | None:

@@ -17,6 +17,7 @@ from gpuwatch.kubernetes.facts import NodeFacts, OwnerFacts, PodFacts, keeping_a
 from gpuwatch.kubernetes.volume_objects import ClaimObject, PersistentVolumeObject, PersistentVolumeSpec
 from gpuwatch.model.bounds import bounded_name
 from gpuwatch.model.kubernetes import LOSES_LOCAL_DATA, Requirement
+from gpuwatch.model.placing import Disk
 
 _ZONES = frozenset({"zone", "region"})  # how keys of labels end that many nodes have in common
 
@@ -38,7 +39,7 @@ class VolumeFacts:
 
 @dataclass(frozen=True, slots=True)
 class ClaimFacts:
-    """Of one claim."""
+    """What is kept of one claim."""
 
     namespace: str
     name: str
@@ -75,7 +76,7 @@ def volume_facts(volume: PersistentVolumeObject) -> VolumeFacts:
 
 
 def claim_facts(claim: ClaimObject) -> ClaimFacts:
-    """Of a claim."""
+    """What is kept of a claim."""
     meta, spec = claim.metadata, claim.spec
     modes = (spec.access_modes if spec is not None else None) or ()
     return ClaimFacts(
@@ -109,6 +110,15 @@ class Disks:
             if (why := self._why_local(pod.namespace, claim)) is not None
         ]
         return ", ".join(found) or None
+
+    def disk(self, namespace: str, name: str) -> Disk:
+        """What of a claim goes with its pod."""
+        claim = self.claims.get((namespace, name))
+        if claim is None or claim.phase != "Bound" or (volume := self.volumes.get(claim.volume)) is None:
+            return Disk(
+                name=bounded_name(name), doubt=f"its claim {self._why_local(namespace, name) or 'is not known'}"
+            )
+        return Disk(name=bounded_name(name), alternatives=volume.alternatives, alone=claim.one_node)
 
     def data_on(
         self, node: NodeFacts, asked: Collection[tuple[str, str]], namespaces: Mapping[str, OwnerFacts]
@@ -148,7 +158,7 @@ class Disks:
         return "is on its machine's disk" if self.is_of_one_node(volume) else None
 
     def is_of_one_node(self, volume: VolumeFacts) -> bool:
-        """Rule 1."""
+        """Whether a volume is of one node (rule 1)."""
         if volume.of_host:
             return True
         return not _is_zonal(volume) and bool(volume.alternatives) and len(self._fitting(volume)) <= 1
@@ -159,7 +169,7 @@ class Disks:
             found: defaultdict[str, list[VolumeFacts]] = defaultdict(list)
             for volume in sorted(self.volumes.values(), key=lambda each: each.name):
                 if volume.alternatives and self.is_of_one_node(volume):
-                    for node in self._fitting(volume) or self._named(volume):
+                    for node in self._fitting(volume) or self._nodes_by_name(volume):
                         found[node].append(volume)
             self._on = found
         return self._on
@@ -188,7 +198,7 @@ class Disks:
             self._by_label[exact.key] = by_value
         return [node for value in exact.values for node in self._by_label[exact.key].get(value, ())]
 
-    def _named(self, volume: VolumeFacts) -> Iterator[str]:
+    def _nodes_by_name(self, volume: VolumeFacts) -> Iterator[str]:
         """The nodes that a volume says by name, which have lost the label that it asks for."""
         values = {value for terms in volume.alternatives for each in terms for value in each.values}
         for node in self.nodes:

@@ -28,6 +28,7 @@ from gpuwatch.kubernetes.kueue import Queue
 from gpuwatch.kubernetes.objects import BudgetObject, Described, NodeObject, PodObject
 from gpuwatch.kubernetes.owners import Owners
 from gpuwatch.kubernetes.picture import OwnersOf, Picture, asked_labels, pending
+from gpuwatch.kubernetes.room import room_of
 from gpuwatch.kubernetes.settings import KubernetesSettings
 from gpuwatch.kubernetes.unreadable import (
     UNREADABLE,
@@ -44,6 +45,7 @@ from gpuwatch.kubernetes.wholes import Chain, together
 from gpuwatch.kubernetes.workloads import ApiWorkloads
 from gpuwatch.model.duration import format_duration
 from gpuwatch.model.kubernetes import ClusterView, Drain, KubernetesNode, Pod
+from gpuwatch.model.placing import Room
 from gpuwatch.runtime.clock import Clock
 
 _LOG = logging.getLogger(__name__)
@@ -142,6 +144,11 @@ class ApiCluster:
             _LOG.exception("The view of the cluster %s could not be made", self.name)
             trouble = f"What cluster {self.name} shows could not be understood: {error}."
             return ClusterView(name=self.name, trouble=trouble, pools=self.settings.pools)
+
+    def room(self) -> Room | None:
+        """All nodes and pods as the scheduler sees them; see `Cluster.room`."""
+        nodes = self._nodes.kept.all()
+        return room_of(nodes, self._pods.kept.all(), self._volumes.disks(nodes)) if self._started else None
 
     def node(self, name: str) -> KubernetesNode | None:
         """One node and its pods, asked of the API server now, with all that stands above its pods.

@@ -13,6 +13,7 @@ from gpuwatch.kubernetes.gpu_requests import (
     uses_any_gpu,
     whole_gpus,
 )
+from gpuwatch.kubernetes.needs import needs_of, offers_of
 from gpuwatch.kubernetes.objects import (
     Described,
     JobObject,
@@ -46,6 +47,7 @@ from gpuwatch.model.kubernetes import (
     Taint,
     Toleration,
 )
+from gpuwatch.model.placing import Needs
 from gpuwatch.model.workload_kinds import QUEUE_LABEL
 
 SAFE_TO_EVICT = "cluster-autoscaler.kubernetes.io/safe-to-evict"
@@ -72,6 +74,7 @@ _VERSION_DIGITS = 20
 _BACKOFF_LIMIT = 6  # of a Job that names none
 _AS_LABELS = frozenset({PROTECT, SNOOZE_UNTIL, QUEUE_LABEL})
 _NOTHING: Mapping[str, str] = {}
+_NO_NEEDS = Needs(doubt="it cannot be read")
 
 
 @dataclass(frozen=True, slots=True)
@@ -97,6 +100,7 @@ class PodFacts:
     ready: bool = True
     nominated: str | None = None  # the node that the scheduler makes room on for it
     claims: tuple[tuple[str, str], ...] = ()  # names of volumes, and of their claims
+    needs: Needs = _NO_NEEDS
     daemon_data: str | None = None  # what of its host it may write data to, should it be a DaemonSet's
     devices: int | None = None
     uses_any_gpu: bool = False
@@ -122,6 +126,8 @@ class NodeFacts:
     taints: tuple[Taint, ...]
     annotations: Mapping[str, str]
     whole_gpus: int | None = None
+    offers: Mapping[str, int] = field(default_factory=dict)
+    ends: bool = False  # somebody has deleted it
 
 
 @dataclass(frozen=True, slots=True)
@@ -170,6 +176,7 @@ def pod_facts(pod: PodObject, gpu_resources: Sequence[str]) -> PodFacts | None:
         ready=any(each.type == "Ready" and each.status == "True" for each in conditions),
         nominated=(status.nominated_node_name if status is not None and node is None else None) or None,
         claims=claims_of(spec),
+        needs=needs_of(pod),
         daemon_data=data_of_daemon(spec, safe) if owner is not None and owner.kind == DAEMON_SET else None,
         devices=None if spec.resource_claims else requested_devices(spec, gpu_resources),
         uses_any_gpu=uses_any_gpu(spec),
@@ -204,6 +211,8 @@ def node_facts(node: NodeObject, gpu_resources: Sequence[str]) -> NodeFacts:
         ),
         annotations=keeping_annotations(meta),
         whole_gpus=whole_gpus(capacity, meta.labels or _NOTHING, gpu_resources),
+        offers=offers_of(offered),
+        ends=meta.deletion_timestamp is not None,
     )
 
 

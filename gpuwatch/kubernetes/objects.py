@@ -145,6 +145,13 @@ class Variable(Struct):
     name: str = ""
 
 
+class Port(Struct, rename="camel"):
+    """A port of a container; `host_port` is taken of its node."""
+
+    host_port: BoundedInt | None = None
+    protocol: str | None = None
+
+
 class Container(Struct, rename="camel"):
     """Of a pod; an init container that restarts always is a sidecar."""
 
@@ -153,6 +160,8 @@ class Container(Struct, rename="camel"):
     volume_mounts: list[Mount] | None = None
     security_context: SecurityContext | None = None
     env: list[Variable] | None = None
+    name: str = ""
+    ports: list[Port] | None = None
 
 
 class Toleration(Struct):
@@ -198,6 +207,41 @@ class NodeSelector(Struct, rename="camel"):
     node_selector_terms: list[SelectorTerm] | None = None
 
 
+class LabelSelector(Struct, rename="camel", frozen=True):
+    """The pods that something is of: all of it has to hold."""
+
+    match_labels: Texts | None = None
+    match_expressions: list[Term] | None = None
+
+
+class PodAffinityTerm(Struct, rename="camel"):
+    """Pods that a pod has to be next to, or apart from, by a label of their nodes."""
+
+    topology_key: str = ""
+    label_selector: LabelSelector | None = None
+    namespaces: list[str] | None = None
+    namespace_selector: LabelSelector | None = None
+
+
+class PodAffinity(Struct):
+    """The affinity, or the anti-affinity, of a pod to others."""
+
+    required: list[PodAffinityTerm] | None = field(name="requiredDuringSchedulingIgnoredDuringExecution", default=None)
+
+
+class SpreadConstraint(Struct, rename="camel"):
+    """How evenly pods are spread over the values of a label of their nodes."""
+
+    max_skew: BoundedInt = 1
+    topology_key: str = ""
+    when_unsatisfiable: str = ""
+    label_selector: LabelSelector | None = None
+    min_domains: BoundedInt | None = None
+    node_affinity_policy: str | None = None
+    node_taints_policy: str | None = None
+    match_label_keys: list[str] | None = None
+
+
 class NodeAffinity(Struct):
     """The node affinity of a pod."""
 
@@ -208,6 +252,8 @@ class Affinity(Struct, rename="camel"):
     """The affinity of a pod."""
 
     node_affinity: NodeAffinity | None = None
+    pod_affinity: PodAffinity | None = None
+    pod_anti_affinity: PodAffinity | None = None
 
 
 class PodSpec(Struct, rename="camel"):
@@ -217,11 +263,22 @@ class PodSpec(Struct, rename="camel"):
     containers: list[Container] | None = None
     init_containers: list[Container] | None = None
     ephemeral_containers: list[Container] | None = None
+    resources: Resources | None = None
+    overhead: Texts | None = None
+    scheduler_name: str = ""
+    topology_spread_constraints: list[SpreadConstraint] | None = None
     volumes: list[Volume] | None = None
     resource_claims: list[Claim] | None = None
     node_selector: Texts | None = None
     affinity: Affinity | None = None
     tolerations: list[Toleration] | None = None
+
+
+class ContainerStatus(Struct, rename="camel"):
+    """What a container has after it was resized in place."""
+
+    name: str = ""
+    allocated_resources: Texts | None = None
 
 
 class PodStatus(Struct, rename="camel"):
@@ -232,6 +289,7 @@ class PodStatus(Struct, rename="camel"):
     conditions: list[Condition] | None = None
     resource_claim_statuses: list[Claim] | None = None
     extended_resource_claim_status: ExtendedClaim | None = None
+    container_statuses: list[ContainerStatus] | None = None
 
 
 class PodObject(Struct):
@@ -276,13 +334,6 @@ class JobObject(Struct):
     metadata: ObjectMeta
     spec: JobSpec | None = None
     status: JobStatus | None = None
-
-
-class LabelSelector(Struct, rename="camel", frozen=True):
-    """The pods that something is of: all of it has to hold."""
-
-    match_labels: Texts | None = None
-    match_expressions: list[Term] | None = None
 
 
 class BudgetSpec(Struct, rename="camel"):

@@ -202,6 +202,7 @@ class Pod:
     placement: Placement | None = None
     refused_by: str | None = None  # which PodDisruptionBudget would refuse its eviction now, as a clause
     vital: str | None = None  # why nobody may empty its node (the control plane, gpuwatch's own pod), as a clause
+    stranded: str | None = None  # why no other node is sure to take it, as a clause
     group: str | None = None  # the same for all pods of one whole: a Ray cluster, an MPI job; None: it stands alone
     release: str | None = None  # the same for all pods of one release (app.kubernetes.io/instance)
     devices: int | None = None
@@ -318,6 +319,7 @@ class KubernetesNode:
     keep: str | None = None
     vital: str | None = None
     disk_data: str | None = None
+    placed: bool = False  # it was asked whether its pods are sure to run elsewhere
     gpus: float | None = None
     pods: tuple[Pod, ...] = ()
     labels: Mapping[str, str] = field(default_factory=dict)

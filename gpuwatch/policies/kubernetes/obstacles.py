@@ -189,6 +189,8 @@ def _against(
             yield doubt
     if pod.drained and pod.bare and rules.bare_pods == "keep":
         yield "is made again by nothing|are made again by nothing"
+    if pod.drained and pod.stranded is not None:
+        yield f"fits on no other node: {pod.stranded}|fit on no other node: {pod.stranded}"
 
 
 def _judged_whole(pod: Pod, seen: Observation, wait_seconds: float | None, *, busy_too: bool) -> Iterator[str]:

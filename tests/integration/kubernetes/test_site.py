@@ -112,7 +112,7 @@ def test_an_idle_node_is_cordoned_drained_and_stopped_and_a_crash_in_between_los
 def test_a_pod_that_holds_a_gpu_keeps_its_node_unless_it_consents(
     site: Site, plane: ControlPlane, account: Account
 ) -> None:
-    """The agent calls the node idle, and yet nobody has allowed to move the pod; with its consent the node may go."""
+    """The agent calls the node idle, and yet nobody has allowed to move the pod; with consent and a place it may go."""
     team = plane.namespace()
     machine = join(site, plane, "gpu-1")
     serve(plane, team, "gpu-1", gpus=1)
@@ -124,6 +124,9 @@ def test_a_pod_that_holds_a_gpu_keeps_its_node_unless_it_consents(
     eventually(lambda: f"{team}/serve-1-a" in why(), lambda: why() + site.log())
     assert (site.state(machine), cordoned_by(plane, "gpu-1")) == ("running", None)
     plane.admin.patch("Pod", "serve-1-a", {"metadata": {"annotations": {INTERRUPTIBLE: "true"}}}, team)
+    eventually(lambda: f"{team}/serve-1-a fits on no other node" in why(), lambda: why() + site.log())
+    assert cordoned_by(plane, "gpu-1") is None
+    join(site, plane, "gpu-2", utilization=0.9)
     eventually(lambda: cordoned_by(plane, "gpu-1"), lambda: why() + site.log())
 
 

@@ -29,6 +29,10 @@ class Shown:
         """As it is."""
         return self.shows
 
+    def room(self) -> None:
+        """Where pods fit is not asked in these tests."""
+        return
+
     def node(self, name: str) -> KubernetesNode | None:
         """The same."""
         return next((node for node in self.shows.nodes if node.name == name), None)

@@ -12,6 +12,7 @@ from datetime import timedelta
 from gpuwatch.clouds import CloudError, NotFoundError, ProtectedError
 from gpuwatch.clouds.permit import Permit
 from gpuwatch.model.kubernetes import ClusterView, Drain, KubernetesNode, Pod
+from gpuwatch.model.placing import Room
 from gpuwatch.runtime.clock import ManualClock
 from tests.support.fakes.workloads import FakeWorkloads
 
@@ -34,6 +35,7 @@ class FakeCluster:
     budgets: set[str] = field(default_factory=set)
     stuck: set[str] = field(default_factory=set)
     trouble: str | None = None
+    space: Room | None = None
     calls: list[tuple[str, str, str]] = field(default_factory=list)
     evicted: list[Pod] = field(default_factory=list)
     fault: Callable[[str, str], CloudError | None] = lambda _call, _node: None
@@ -61,6 +63,10 @@ class FakeCluster:
         nodes = tuple(sorted(self.nodes.values(), key=lambda node: node.name))
         silent = 0.0 if self.trouble is None else 120.0
         return ClusterView(name=self.name, silent_seconds=silent, trouble=self.trouble, nodes=nodes)
+
+    def room(self) -> Room | None:
+        """What a test has put there."""
+        return self.space
 
     def node(self, name: str) -> KubernetesNode | None:
         """One node, now."""

@@ -1,0 +1,81 @@
+"""Whether the pods of nodes that may be emptied are sure to run elsewhere, asked once a round for all of them."""
+
+from collections.abc import Iterator, Mapping
+from dataclasses import replace
+
+from gpuwatch.model.activity import State
+from gpuwatch.model.decision import LedgerView
+from gpuwatch.model.fleet import Fleet, Node, NodeState
+from gpuwatch.model.kubernetes import KubernetesNode
+from gpuwatch.model.placing import Room
+from gpuwatch.policies import PoolRules
+from gpuwatch.policies.kubernetes import obstacles
+from gpuwatch.policies.kubernetes.elsewhere import why_stranded
+
+_LATE = "it came a moment ago, and where else it fits is not known"
+
+
+def with_places(fleet: Fleet, room: Room | None, ledger: LedgerView, rules: Mapping[str, PoolRules]) -> Fleet:
+    """The fleet, with why pods of such nodes are not sure of another place; without a room nothing is said of them."""
+    if room is None or fleet.cluster is None:
+        return fleet
+    machines = [node for node in fleet.nodes if node.kubernetes is not None]
+    going = sorted((node for node in machines if _is_going(node, ledger)), key=lambda node: _order(node, ledger))
+    names = {node.id for node in going}
+    asked = [node for node in machines if node.id not in names and _may_go(node, rules)]
+    closed = [known.name for node in machines if node.state is not NodeState.RUNNING for known in _node_objects(node)]
+    why = why_stranded(room, [_leaving(node) for node in going], [_leaving(node) for node in asked], closed)
+    judged = names | {node.id for node in asked}
+    nodes = tuple(_with_reasons(node, why) if node.id in judged else node for node in fleet.nodes)
+    told = {known.uid: known for node in nodes for known in _node_objects(node)}
+    view = replace(fleet.cluster, nodes=tuple(told.get(each.uid, each) for each in fleet.cluster.nodes))
+    return replace(fleet, nodes=nodes, cluster=view)
+
+
+def with_former_reasons(now: KubernetesNode, before: KubernetesNode) -> KubernetesNode:
+    """A node as it is now, with what was said of its pods before; of one that came since, that nobody knows."""
+    if not before.placed:
+        return now
+    said = {pod.uid: pod.stranded for pod in before.pods}
+    pods = tuple(
+        replace(pod, stranded=said.get(pod.uid, _LATE)) if pod.drained and pod.ends_at is None else pod
+        for pod in now.pods
+    )
+    return replace(now, pods=pods, placed=True)
+
+
+def _is_going(node: Node, ledger: LedgerView) -> bool:
+    return node.cloud_notice is not None or ledger.notice(node.id) is not None
+
+
+def _order(node: Node, ledger: LedgerView) -> tuple[bool, str, str]:
+    """What its cloud takes comes first, then the older notice."""
+    notice = ledger.notice(node.id)
+    return node.cloud_notice is None, "" if notice is None else notice.at.isoformat(), node.id
+
+
+def _may_go(node: Node, rules: Mapping[str, PoolRules]) -> bool:
+    """Whether somebody might empty it: not while it works, unless it is sick."""
+    its = rules.get(node.pool)
+    if its is None or its.kubernetes.node_owner != "gpuwatch" or node.state is not NodeState.RUNNING:
+        return False
+    return node.activity.state is not State.BUSY or obstacles.sick(node) is not None
+
+
+def _node_objects(node: Node) -> Iterator[KubernetesNode]:
+    if node.kubernetes is not None:
+        yield node.kubernetes
+
+
+def _leaving(node: Node) -> tuple[str, frozenset[str]]:
+    """The node, and the pods that would have to move."""
+    known = node.kubernetes
+    assert known is not None  # noqa: S101  those without are left out before
+    return known.name, frozenset(pod.uid for pod in known.to_drain if pod.ends_at is None)
+
+
+def _with_reasons(node: Node, why: Mapping[str, str]) -> Node:
+    known = node.kubernetes
+    assert known is not None  # noqa: S101  those without are left out before
+    pods = tuple(replace(pod, stranded=why[pod.uid]) if pod.uid in why else pod for pod in known.pods)
+    return replace(node, kubernetes=replace(known, pods=pods, placed=True))
