@@ -4,7 +4,8 @@ from gpuwatch.guard.case import Case, Finding, allow, refuse
 from gpuwatch.model.decision import Verb
 from gpuwatch.model.readable import how_many
 from gpuwatch.model.verbs import PREPARATIONS
-from gpuwatch.policies import capacity, uncounted
+from gpuwatch.policies import capacity
+from gpuwatch.policies.places import group_places
 
 
 def scale_in_protection(case: Case) -> Finding:
@@ -102,8 +103,8 @@ def group_takes_back(case: Case) -> Finding:
     group = case.group
     if group is None:
         return refuse("Its group is unknown.", "The cloud must list the group.")
-    size, why = int(case.step.arguments["size"]), uncounted.why_left(case.observation, group)
-    if why is None or not len(group.node_ids) <= size < group.desired:
+    size, places = int(case.step.arguments["size"]), group_places(case.observation, group)
+    if places.why_left is None or not len(group.node_ids) <= size < group.desired == places.size:
         return refuse(
             f"The group has {len(group.node_ids)} of {how_many(group.desired, 'node')} now.",
             "The next round looks again.",

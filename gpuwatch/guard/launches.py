@@ -4,6 +4,7 @@ from gpuwatch.guard.case import Case, Finding, allow, refuse
 from gpuwatch.model.decision import OpenIntent, Status, Verb
 from gpuwatch.model.life import STARTED
 from gpuwatch.policies import capacity, lasting, starts
+from gpuwatch.policies.places import group_places
 from gpuwatch.policies.spot import back
 from gpuwatch.policies.spot.records import CAPACITY, OFFER, SPOT
 from gpuwatch.policies.spot.settings import INTERRUPTIBLE
@@ -92,8 +93,10 @@ def _members_last(case: Case) -> Finding:
             f"{rest.sentence}.",
             f"See in the cloud why; `gpuwatch resume --pool {case.pool}` tries again before the rest is over.",
         )
-    if lasting.group_on_trial(case.observation, case.step.node_id) and capacity.adds(case.step) > 1:
-        return refuse("The group's newest members did not last, and one more is tried now.", "Wait for an hour.")
+    if lasting.group_on_trial(case.observation, case.step.node_id):
+        coming = case.group is not None and group_places(case.observation, case.group).on_trial
+        if coming or capacity.adds(case.step) > 1:
+            return refuse("The group's newest members did not last, and one more is tried now.", "Wait for an hour.")
     return allow("What the group has made lasts, or nobody knows yet.")
 
 

@@ -54,9 +54,8 @@ def min_gpus(case: Case) -> Finding:
 
 def _leaving(case: Case) -> set[str]:
     """The nodes that are being removed, or that were decided to be earlier in the round, and that of the step."""
-    open_now = case.observation.ledger.open_intents
-    leaving = {each.intent.node_id for each in open_now if each.intent.verb in REMOVAL_STEPS}
-    return leaving | {step.node_id for step in case.counts(REMOVAL_STEPS)} | {case.step.node_id}
+    leaving = pool_machines(case.observation, case.pool).may_leave
+    return {*leaving} | {step.node_id for step in case.counts(REMOVAL_STEPS)} | {case.step.node_id}
 
 
 def max_nodes(case: Case) -> Finding:

@@ -83,16 +83,38 @@ class Expected:
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
+class Places:
+    """A group's places (policies/places.py says how they are counted).
+
+    `size` is how many there are to be, `shown` how many its cloud's list says, of which `missing` have no member.
+    `stopped` are kept by members that stopped by themselves. `late` are no longer waited for, the stopped ones among
+    them. `why_left` says why those that are missing are not waited for, as a clause; None: they are, or none is.
+    `on_trial` is whether a member is coming that is to show first that it lasts.
+    """
+
+    size: int
+    shown: int
+    missing: int
+    stopped: int
+    late: int
+    why_left: str | None
+    on_trial: bool
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
 class PoolMachines:
     """A pool's machines, and those that it expects, each in one place (policies/machines.py says in which).
 
     Nodes are `present`, or `taken` (they run, and their cloud is about to take them), or `leaving` (their removal is
-    under way, or may be), or `stopped` (by themselves, after gpuwatch had launched them). Expected are those that are
+    under way, or may be), or `stopped` (by themselves, after gpuwatch had launched them). Of those that are present the
+    `unseen` are not shown by their cloud now. `may_leave` are the ids of all of which a step of a removal is open, also
+    where it was refused. Expected are those that are
     `coming`, that are in doubt (`doubtful`: launches that may have happened), and that are no longer waited for and may
     come all the same (`late`). `shown` are nodes of launches that are not settled yet, by the keys of their intents.
     """
 
     present: tuple[Node, ...] = ()
+    unseen: tuple[Node, ...] = ()
     taken: tuple[Node, ...] = ()
     leaving: tuple[Node, ...] = ()
     stopped: tuple[Node, ...] = ()
@@ -100,3 +122,4 @@ class PoolMachines:
     doubtful: tuple[Expected, ...] = ()
     late: tuple[Expected, ...] = ()
     shown: Mapping[str, str] = field(default_factory=dict)
+    may_leave: frozenset[str] = frozenset()

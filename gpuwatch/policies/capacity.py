@@ -28,7 +28,8 @@ from gpuwatch.policies.launches import (
     launches,
     offer_names,
 )
-from gpuwatch.policies.machines import desired_size, now, pool_machines, unsized_machines
+from gpuwatch.policies.machines import now, pool_machines, unsized_machines
+from gpuwatch.policies.places import group_places
 from gpuwatch.policies.sizes import NODES, Need, Sizes
 from gpuwatch.policies.spot import records
 from gpuwatch.policies.spot.choice import choose_offers
@@ -171,7 +172,7 @@ def _growth(
     asked = {entry.intent.node_id: entry for entry in observation.ledger.open_intents if entry.intent.verb is Verb.GROW}
     given_up = {done.node_id for done in failed_actions(observation, Verb.GROW)}
     for group in (each for each in groups if not is_closed(observation, each)):
-        size, each = desired_size(observation, group), need.sizes.kind(group.instance_type)
+        size, each = group_places(observation, group).size, need.sizes.kind(group.instance_type)
         room = min(need.count(each), group.max_size - size)
         if room > 0 and group.enrolled and group.protected is None and group.id not in given_up:
             arguments = {"size": str(size + room), "adds": str(room)}

@@ -21,7 +21,8 @@ def keep_floor(
     if not removals:
         return {}, ""
     # What earlier rounds remove counts as gone, whatever is decided of it now.
-    sound = roster.sound - (machines.leaving(observation) - {step.node_id for step in removals})
+    leaving = machines.pool_machines(observation, pool).may_leave
+    sound = roster.sound - (leaving - {step.node_id for step in removals})
     lost = [step for step in removals if step.node_id in sound]
     if sizes.gpus is None and len(lost) <= len(sound) - floor:
         return {}, ""

@@ -74,15 +74,13 @@ def source_of(asked: Mapping[str, str]) -> Source:
 
 def rest_of(observation: Observation, asked: Mapping[str, str]) -> Rest | None:
     """Why nothing may be launched that asks for this, now; None: it may."""
-    source = source_of(asked)
-    lives = [each for each in observation.lives if source_of(each.asked) == source]
+    lives = _lives_by_source(observation).get(source_of(asked), ())
     return _rest(observation, lives, spot=asked.get(CAPACITY) == SPOT)
 
 
 def on_trial(observation: Observation, asked: Mapping[str, str]) -> bool:
     """Whether one machine of that source is to show first that it lasts (rule 4)."""
-    source = source_of(asked)
-    lives = [each for each in observation.lives if source_of(each.asked) == source]
+    lives = _lives_by_source(observation).get(source_of(asked), ())
     return len(_failed_machines(observation, lives)[0]) >= FEW
 
 
@@ -136,10 +134,7 @@ def rest_sentences(observation: Observation, pool: str) -> Iterator[str]:
 
 def resting_sources(observation: Observation) -> Iterator[tuple[Source, str, Rest]]:
     """Yield each source that rests, what is not done with it for a time, and why."""
-    found = defaultdict[Source, list[Life]](list)
-    for each in observation.lives:
-        found[source_of(each.asked)].append(each)
-    for source, lives in found.items():
+    for source, lives in _lives_by_source(observation).items():
         asked = lives[-1].asked
         node = observation.fleet.find(asked[STARTED]) if STARTED in asked else None
         if len(lives) >= FEW and (STARTED not in asked or (node is not None and node.state is NodeState.STOPPED)):
@@ -169,13 +164,16 @@ def _of_groups(observation: Observation, pool: str) -> dict[str, tuple[Life, ...
 
 def _by_source(observation: Observation, pool: str) -> list[list[Life]]:
     """The machines of each source of a pool, those of other pools included."""
-    mine = {source_of(each.asked) for each in observation.lives if each.pool == pool}
-    found: dict[Source, list[Life]] = {}
-    for each in observation.lives if mine else ():
-        source = source_of(each.asked)
-        if source in mine:
-            found.setdefault(source, []).append(each)
-    return list(found.values())
+    return [lives for lives in _lives_by_source(observation).values() if any(each.pool == pool for each in lives)]
+
+
+def _lives_by_source(observation: Observation) -> Mapping[Source, list[Life]]:
+    """The lives of each source, sorted once for each observation."""
+    found = observation.sources
+    if observation.lives and not found:
+        for each in observation.lives:
+            found.setdefault(source_of(each.asked), []).append(each)
+    return found
 
 
 def _rest(observation: Observation, lives: Sequence[Life], *, spot: bool) -> Rest | None:

@@ -3,24 +3,30 @@
 Everybody who asks how large a pool is reads `pool_machines`, so that no two answers differ. Rules, all of them:
 
 1. Present is each enrolled node that runs or begins to; a removal that was certainly not carried out changes nothing.
-   With a removal under way it leaves; what its cloud is about to take is taken.
+   With a removal under way it leaves; what its cloud is about to take is taken. What its cloud does not show now is
+   present, so that nothing is bought in its place, and like what only comes it is no reason for another to go.
 2. Coming is what was asked for and is not yet to be seen: launches, starts, places of groups. A launch comes until a
    node of the pool bears its key. What settled less than SETTLE_TIMEOUT ago and is not shown in the pool comes as well:
    a list is late, or lacks its tags. What is removed, lost or ended comes no more: gone is what its cloud says is gone.
    A start that is over (lives.py) comes no more either.
 3. In doubt is a launch that nobody answered, and that may be tried again, for SETTLE_TIMEOUT after its last try.
-4. Late is what is no longer waited for (uncounted.py). Stopped are machines that gpuwatch launched and that stopped
-   without gpuwatch. Both count towards maximums, as doubts do.
+4. Late is what is no longer waited for (places.py, uncounted.py). Stopped are machines that gpuwatch launched and that
+   stopped without gpuwatch. Both count towards maximums, as doubts do.
 5. A member's place is its group's to fill: what leaves or is taken of a group is no place of its own.
+6. A floor counts without any node of which a step of a removal is open: a drain is half a removal, and what was refused
+   is tried again.
+7. What came since a loss replaces it, and so does what may have come: no loss is replaced twice.
 """
 
 from collections.abc import Iterable, Iterator
 from datetime import datetime
+from math import inf
 
 from gpuwatch.model.decision import (
     ADDITIONS,
     DECISION_TAG,
     NOTIFIED_TAG,
+    REMOVAL_STEPS,
     REMOVALS,
     SETTLE_TIMEOUT,
     Done,
@@ -34,9 +40,10 @@ from gpuwatch.model.decision import (
 from gpuwatch.model.fleet import CapacityType, Node, NodeGroup, NodeState
 from gpuwatch.model.life import End, Expected, PoolMachines
 from gpuwatch.policies.lives import LAUNCHES, SHOWN, THERE
+from gpuwatch.policies.places import group_places
 from gpuwatch.policies.sizes import NODES, Sizes
 from gpuwatch.policies.spot.records import CAPACITY, SPOT
-from gpuwatch.policies.uncounted import forgotten, lacks
+from gpuwatch.policies.uncounted import forgotten
 
 _GONE = frozenset({NodeState.TERMINATING, NodeState.TERMINATED})
 _DOWN = frozenset({NodeState.STOPPING, NodeState.STOPPED})
@@ -69,9 +76,11 @@ def _count_machines(observation: Observation, pool: str) -> PoolMachines:
         *_settled_unshown(observation, pool),
     ]
     started = {each.name for each in coming}
-    late = [_place(group) for group in fleet.roster(pool).groups for _ in range(lacks(observation, group))]
+    groups = fleet.roster(pool).groups
+    late = [_place(group) for group in groups for _ in range(group_places(observation, group).late)]
     return PoolMachines(
         present=tuple(present),
+        unseen=tuple([node for node in present if node.state is NodeState.UNKNOWN]),
         taken=tuple([node for node in stay if node.cloud_notice is not None]) if fleet.with_notice else (),
         leaving=tuple([node for node in awake if node.id in away]) if away else (),
         stopped=tuple([node for node in _left_stopped(observation, pool, nodes) if node.id not in started]),
@@ -81,6 +90,9 @@ def _count_machines(observation: Observation, pool: str) -> PoolMachines:
         ),
         late=(*late, *(_launch(entry.intent) for entry in lost)),
         shown=shown,
+        may_leave=frozenset(
+            [entry.intent.node_id for entry in observation.ledger.open_intents if entry.intent.verb in REMOVAL_STEPS]
+        ),
     )
 
 
@@ -107,8 +119,8 @@ def _places(observation: Observation, pool: str, present: Iterable[Node], away: 
     for group in observation.fleet.roster(pool).groups:
         if group.enrolled:
             members = sum(node.group == group.id for node in present)
-            out = lacks(observation, group) + sum(node_id in away for node_id in group.node_ids)
-            yield from [_place(group)] * (desired_size(observation, group) - out - members)
+            places, leaves = group_places(observation, group), sum(node_id in away for node_id in group.node_ids)
+            yield from [_place(group)] * (places.size - places.late - leaves - members)
 
 
 def _place(group: NodeGroup) -> Expected:
@@ -133,7 +145,7 @@ def _asked_for(observation: Observation, intent: Intent) -> list[Expected]:
         node = observation.fleet.find(intent.node_id)
         return [] if node is None or node.state in THERE or node.state in _GONE else [_start(node, intent.key)]
     group = observation.fleet.group(intent.node_id) if intent.verb is Verb.GROW else None
-    more = 0 if group is None else int(intent.arguments["size"]) - desired_size(observation, group)
+    more = 0 if group is None else int(intent.arguments["size"]) - group_places(observation, group).size
     return [] if group is None else [_place(group)] * more
 
 
@@ -175,21 +187,6 @@ def _gone_since(ledger: LedgerView, done: Done, node_id: str) -> bool:
         and (each.verb is Verb.LOST or (each.verb in REMOVALS and each.status is Status.SETTLED))
         for each in ledger.recent
     )
-
-
-def desired_size(observation: Observation, group: NodeGroup) -> int:
-    """A group's size: what it was raised to a moment ago, unless a termination in the pool has lowered it since."""
-    sizes = [
-        int(done.arguments["size"])
-        for done in _lately(observation)
-        if done.verb is Verb.GROW
-        and done.node_id == group.id
-        and not any(
-            each.verb in {Verb.TERMINATE, Verb.SHRINK} and each.pool == group.pool and each.at >= done.at
-            for each in observation.ledger.recent
-        )
-    ]
-    return max([group.desired, *sizes])
 
 
 def may_appear(entry: OpenIntent, at: datetime) -> bool:
@@ -237,8 +234,9 @@ def now(observation: Observation, pool: str, sizes: Sizes = NODES) -> int:
 
 
 def there(observation: Observation, pool: str, sizes: Sizes = NODES) -> int:
-    """How much of the pool is there: what only comes is no reason for anything to go."""
-    return sizes.of_nodes(pool_machines(observation, pool).present)
+    """How much of the pool is there: what only comes, or is not shown, is no reason for anything to go."""
+    found = pool_machines(observation, pool)
+    return sizes.of_nodes(found.present) - sizes.of_nodes(found.unseen)
 
 
 def unsized_machines(observation: Observation, pool: str, sizes: Sizes, *, all_that_may_be: bool = False) -> list[str]:
@@ -267,11 +265,32 @@ def unreplaced_count(observation: Observation, pool: str, sizes: Sizes = NODES) 
     ids = {node.id for node in observation.fleet.roster(pool).nodes if node.cloud_notice is not None}
     recorded = {each.node_id: each.since for each in observation.ledger.interruptions}
     since = min(recorded.get(node_id, observation.now) for node_id in ids)
-    came: list[Intent | Done] = [entry.intent for entry in observation.ledger.open_intents if not entry.resumable]
-    came += [each for each in observation.ledger.recent if each.status is Status.SETTLED]
-    came = [each for each in came if each.pool == pool and each.at >= since]
-    added = [sizes.brings(observation.fleet, each.verb, each.node_id, each.arguments) for each in came]
-    return 0 if None in added else max(0, going - sum(each or 0 for each in added))  # a doubt buys nothing
+    added = came_since(observation, pool, sizes, since)
+    return max(0, going - int(min(going, sum(brings for _, brings in added))))
+
+
+def came_since(
+    observation: Observation, pool: str, sizes: Sizes, since: datetime | None = None
+) -> list[tuple[datetime, float]]:
+    """When each addition came to the pool, or may have, oldest first, and how much it brought (rule 7).
+
+    An open addition that may be tried again is still to come: it is asked for again under its own intent. One of which
+    nobody knows how much it brings is enough for every loss before it.
+    """
+    ledger = observation.ledger
+    came: list[tuple[datetime, Done | Intent]] = [(each.at, each) for each in ledger.recent if _may_have_come(each)]
+    came += [(observation.now, entry.intent) for entry in ledger.open_intents if not entry.resumable]
+    found = list[tuple[datetime, float]]()
+    for at, each in came:
+        if each.pool == pool and each.verb in ADDITIONS and (since is None or each.at >= since):
+            brings = sizes.brings(observation.fleet, each.verb, each.node_id, each.arguments)
+            found.append((at, inf if brings is None else brings))
+    return sorted(found)
+
+
+def _may_have_come(done: Done) -> bool:
+    """Whether a finished addition came, or may have: one that was refused at once has not."""
+    return done.status is Status.SETTLED or (done.reached and done.reached_at is not None)
 
 
 def surplus(observation: Observation, pool: str, sizes: Sizes = NODES) -> int:

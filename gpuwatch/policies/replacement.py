@@ -17,15 +17,15 @@ import math
 from collections.abc import Iterable
 from dataclasses import dataclass
 from datetime import datetime, timedelta
-from math import inf
 
 from gpuwatch.model.bounds import time_on_record
-from gpuwatch.model.decision import ADDITIONS, Done, Intent, Observation, Status, Step, Verb
+from gpuwatch.model.decision import ADDITIONS, Done, Observation, Status, Step, Verb
 from gpuwatch.model.fleet import Node
 from gpuwatch.model.health import Health
 from gpuwatch.policies import capacity
 from gpuwatch.policies.health_settings import HealthRules
 from gpuwatch.policies.kubernetes import obstacles
+from gpuwatch.policies.machines import came_since
 from gpuwatch.policies.sizes import NODES, Sizes
 
 WINDOW_SECONDS = 86400.0
@@ -119,7 +119,7 @@ def owed_replacements(observation: Observation, pool: str, rules: HealthRules, s
     if rules.action != "replace":
         return 0, ""
     gone = _ended_sick(observation, pool, sizes)
-    unmatched = _unmatched_losses(gone, _came(observation, pool, sizes))
+    unmatched = _unmatched_losses(gone, came_since(observation, pool, sizes))
     missing = len(unmatched)
     if not missing:
         return 0, ""
@@ -152,22 +152,6 @@ def _ended_sick(observation: Observation, pool: str, sizes: Sizes) -> list[tuple
         and FAILING_SINCE in done.arguments
         and since < done.at <= observation.now
     )
-
-
-def _came(observation: Observation, pool: str, sizes: Sizes) -> list[tuple[datetime, float]]:
-    """When each addition came to the pool, or may have, oldest first, and how much it brought.
-
-    An open addition that may be tried again is still to come: it is asked for again under its own intent. One of which
-    nobody knows how much it brings is enough for every loss before it.
-    """
-    came: list[tuple[datetime, Done | Intent]] = [(each.at, each) for each in observation.ledger.recent if each.reached]
-    came += [(observation.now, each.intent) for each in observation.ledger.open_intents if not each.resumable]
-    found = list[tuple[datetime, float]]()
-    for at, each in came:
-        if each.pool == pool and each.verb in ADDITIONS:
-            brings = sizes.brings(observation.fleet, each.verb, each.node_id, each.arguments)
-            found.append((at, inf if brings is None else brings))
-    return sorted(found)
 
 
 def _unmatched_losses(gone: list[tuple[datetime, int]], came: list[tuple[datetime, float]]) -> list[int]:

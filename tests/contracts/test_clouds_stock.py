@@ -1,6 +1,6 @@
 """Every cloud's groups without stock: seen as they are, and taken back without touching a member.
 
-The rest of the contract of `test_clouds.py`; the policy is in `gpuwatch/policies/uncounted.py`.
+The rest of the contract of `test_clouds.py`; the policy is in `gpuwatch/policies/places.py` and `uncounted.py`.
 """
 
 from collections.abc import Iterator
@@ -11,7 +11,7 @@ import pytest
 from gpuwatch.clouds import CloudError, ProtectedError
 from gpuwatch.model.decision import Verb
 from gpuwatch.model.fleet import NodeState
-from gpuwatch.policies import uncounted
+from gpuwatch.policies.places import group_places
 from tests.support.builders.fleet import an_observation
 from tests.support.builders.past_steps import a_done
 from tests.support.fakes.cloud_worlds import MINE, WORLDS, World, a_world, seen
@@ -67,7 +67,7 @@ def test_a_group_without_stock_is_left_at_once(world: World) -> None:
     growth = replace(a_done(group_id), at=asked, reached_at=asked, verb=Verb.GROW, arguments={"size": "4"})
     observation = replace(an_observation(recent=(growth,)), now=world.clock.now())
     observation = replace(observation, fleet=replace(observation.fleet, groups=(group,)))
-    assert (uncounted.why_left(observation, group) or "").startswith("its cloud gives it no more: ")
+    assert (group_places(observation, group).why_left or "").startswith("its cloud gives it no more: ")
 
 
 def test_a_group_with_all_its_members_says_nothing(world: World) -> None:

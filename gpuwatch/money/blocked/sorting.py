@@ -23,6 +23,7 @@ from gpuwatch.model.decision import REMOVAL_STEPS, Decision, Observation, Reason
 from gpuwatch.model.fleet import Node, NodeState
 from gpuwatch.policies import idle
 from gpuwatch.policies.kubernetes.obstacles import consents, is_joined
+from gpuwatch.policies.machines import pool_machines
 from gpuwatch.policies.sizes import NODES, Sizes
 
 _NOT_USED = {
@@ -240,8 +241,7 @@ def _keep_floor(observation: Observation, pool: str, machines: Iterable[_Found],
 
     Floors of the schedule and of scaling show in the round's own steps.
     """
-    roster, ledger = observation.fleet.roster(pool), observation.ledger
-    leaving = {entry.intent.node_id for entry in ledger.open_intents if entry.intent.verb in REMOVAL_STEPS}
+    roster, leaving = observation.fleet.roster(pool), pool_machines(observation, pool).may_leave
     in_force, sizes = rules.pool(pool), rules.pool(pool).sizes(observation.fleet)
     sound = [node for node in roster.nodes if node.id in roster.sound and node.id not in leaving]
     spare = sum(sizes.node(node) or 0 for node in sound) - in_force.least

@@ -133,9 +133,9 @@ def _rooms(observation: Observation, pool: str, warm_up: float) -> tuple[list[_R
     closed = 0
     young = len(machines.pool_machines(observation, pool).coming)
     size = max((node.kubernetes.gpus or 0.0 for node in roster.nodes if node.kubernetes is not None), default=0.0)
-    leaving = machines.leaving(observation)
+    out = machines.leaving(observation) | _replaced(observation, pool)
     for node in roster.nodes:
-        if node.id not in roster.members or node.id in leaving:
+        if node.id not in roster.members or node.id in out:
             continue
         known, mature = node.kubernetes, not _young(node, observation.now, warm_up)
         if known is None or not known.ready or not known.gpus:
@@ -147,6 +147,12 @@ def _rooms(observation: Observation, pool: str, warm_up: float) -> tuple[list[_R
             found.append(_Room(free=free, known=known, held=bool(known.gpu_pods), mature=mature))
     found.sort(key=lambda room: not room.held)
     return [*found, *(_Room(free=size) for _ in range(young))], size, closed
+
+
+def _replaced(observation: Observation, pool: str) -> set[str]:
+    """The nodes that their cloud is about to take and that the pool's size counts no more: others have come."""
+    taken = machines.pool_machines(observation, pool).taken
+    return {node.id for node in taken[machines.unreplaced_count(observation, pool) :]} if taken else set()
 
 
 def _young(node: Node, now: datetime, warm_up: float) -> bool:

@@ -221,11 +221,12 @@ def nodes_now(observation: Observation, pool: str, rules: Rules) -> Has:
     working, all_spot = sizes.of_nodes([node for node in nodes if node.id in sound]), sizes.of_nodes(nodes)
     spot_coming = sizes.of_expected([each for each in found.coming if each.spot])
     firm_coming = sizes.of_expected(found.coming) - spot_coming
+    unseen = sizes.of_nodes([node for node in found.unseen if node.capacity_type is not spot])
     return Has(
         spot_working=working,
         spot_coming=all_spot - working + spot_coming,
         on_demand=sizes.of_nodes(found.present) - all_spot + firm_coming,
-        on_demand_coming=firm_coming,
+        on_demand_coming=firm_coming + unseen,
     )
 
 

@@ -85,7 +85,9 @@ def test_an_addition_that_may_have_happened_counts_and_one_that_did_not_is_tried
     """Two for one loss cost more than one too few."""
     assert count(lost(1), came(0.5, reached=True)) == 0
     assert count(lost(1), replace(came(0.5, reached=False), status=Status.FAILED)) == 1
-    assert count(lost(1), replace(came(0.5, reached=True), status=Status.FAILED)) == 0
+    doubt = replace(came(0.5, reached=True), status=Status.FAILED, reached_at=NOW)
+    assert count(lost(1), doubt) == 0
+    assert count(lost(1), replace(doubt, reached_at=None)) == 1, "its one answer was a refusal"
 
 
 def test_so_many_a_day_and_no_more() -> None:

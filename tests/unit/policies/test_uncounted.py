@@ -11,8 +11,9 @@ from gpuwatch.guard import Limits
 from gpuwatch.model.activity import State
 from gpuwatch.model.decision import Observation, Status, Verb
 from gpuwatch.model.fleet import Fleet, GroupRefusal, NodeGroup
-from gpuwatch.policies import machines, uncounted
+from gpuwatch.policies import machines
 from gpuwatch.policies.launches import LaunchRules
+from gpuwatch.policies.places import group_places
 from gpuwatch.policies.schedule import Window
 from tests.support.builders.fleet import NOW, RULES, Desk, a_node, an_observation
 from tests.support.builders.past_steps import a_done, a_group
@@ -52,9 +53,9 @@ def test_a_refusal_from_before_the_growth_says_nothing_of_it() -> None:
     """Clouds keep their records: that of yesterday's try is no answer to today's."""
     growth = replace(a_done("g-1", minutes_ago=5.0), verb=Verb.GROW, arguments={"size": "5"})
     old = replace(SHORT, refused=GroupRefusal(at=NOW - timedelta(minutes=6), why="none"))
-    assert uncounted.why_left(seen(old, recent=(growth,)), old) is None
+    assert group_places(seen(old, recent=(growth,)), old).why_left is None
     new = replace(old, refused=GroupRefusal(at=NOW - timedelta(minutes=4), why="none"))
-    assert uncounted.why_left(seen(new, recent=(growth,)), new) == "its cloud gives it no more: none"
+    assert group_places(seen(new, recent=(growth,)), new).why_left == "its cloud gives it no more: none"
 
 
 def a_desk(*, room: int, wanted: int, most: int | None = None, by_name: bool = True, mute: bool = False) -> Desk:

@@ -8,7 +8,7 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from gpuwatch.model.decision import LedgerView, Observation, Proposal
+from gpuwatch.model.decision import LedgerView, Observation, Proposal, Status, Verb
 from gpuwatch.model.fleet import Fleet, Node
 from gpuwatch.model.kubernetes import KubernetesNode, Placement, Pod, Taint
 from gpuwatch.model.slurm import SlurmJob, SlurmNode, SlurmView
@@ -18,7 +18,9 @@ from gpuwatch.policies.idle_timeout.facts import count
 from gpuwatch.policies.scaling import Metric, queries
 from tests.support.builders.configurations import mistakes, read
 from tests.support.builders.fleet import NOW, a_node
+from tests.support.builders.guard_cases_gpus import TAKEN
 from tests.support.builders.kubernetes_views import shown_cluster, shown_node, shown_pod
+from tests.support.builders.pending_capacity import an_intent
 from tests.support.builders.scaled_pools import POOL, free_rules, proposed
 
 RULES = free_rules(pods=Metric(signal="kubernetes_pending"))
@@ -47,6 +49,18 @@ def seen(*nodes: Node, pending: tuple[Pod, ...] = (), trouble: str | None = None
 def wants(*nodes: Node, pending: tuple[Pod, ...] = (), trouble: str | None = None) -> Proposal:
     """What the policy says."""
     return proposed(seen(*nodes, pending=pending, trouble=trouble), RULES)
+
+
+def test_a_node_that_its_cloud_is_about_to_take_is_room_until_another_comes_for_it() -> None:
+    """The pool's size counts it for so long. Its room counted on, so that one node fewer was wanted than pods hold."""
+    taken = replace(a_member(2), cloud_notice=TAKEN)
+    comes = an_intent(Verb.LAUNCH, "new:default:1", Status.ACCEPTED, {"adds": "1"})
+    comes = replace(comes, intent=replace(comes.intent, pool=POOL, at=NOW))
+    alone, followed = seen(a_member(1, 8.0), taken, pending=(waits("p1", 8.0),)), LedgerView(open_intents=(comes,))
+
+    assert proposed(alone, RULES).desired_nodes == 2
+    assert proposed(replace(alone, ledger=followed), RULES).desired_nodes == 2
+    assert proposed(replace(seen(a_member(1, 8.0), taken), ledger=followed), RULES).desired_nodes == 2
 
 
 def test_as_many_nodes_as_the_waiting_pods_need() -> None:
