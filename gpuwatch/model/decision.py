@@ -14,7 +14,7 @@ from gpuwatch.model.budget import BudgetState
 from gpuwatch.model.cloud_notice import Interruption
 from gpuwatch.model.duration import format_time
 from gpuwatch.model.fleet import Fleet, Node
-from gpuwatch.model.life import Life, Places, PoolMachines
+from gpuwatch.model.life import Counts, Life
 from gpuwatch.model.measurement import Answers, BatchPast, MetricValue, OffersPast, Pauses, Restarts
 from gpuwatch.model.money import Price, key_of_node, price_name
 from gpuwatch.model.orders import Approval, BacktestRecord, Pause, Snooze
@@ -372,19 +372,9 @@ class Observation:
     interval_seconds: float = 60.0  # from the start of one round to the next, as set
 
     @cached_property
-    def machines(self) -> dict[str, PoolMachines]:
-        """What policies/machines.py has counted of it, by pool."""
-        return {}
-
-    @cached_property
-    def places(self) -> dict[str, Places]:
-        """What policies/places.py has counted of it, by group."""
-        return {}
-
-    @cached_property
-    def sources(self) -> dict[frozenset[tuple[str, str]], list[Life]]:
-        """The lives by what they came from, as policies/lasting.py sorts them; empty before the first question."""
-        return {}
+    def counts(self) -> Counts:
+        """What policies have counted of it, each thing once."""
+        return Counts()
 
     @cached_property
     def _unproven(self) -> Mapping[str, Sequence[Unproven]]:

@@ -123,3 +123,12 @@ class PoolMachines:
     late: tuple[Expected, ...] = ()
     shown: Mapping[str, str] = field(default_factory=dict)
     may_leave: frozenset[str] = frozenset()
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Counts:
+    """What policies have counted of one observation: its pools, its groups, and its lives by what they came from."""
+
+    machines: dict[str, PoolMachines] = field(default_factory=dict)  # by pool (policies/machines.py)
+    places: dict[str, Places] = field(default_factory=dict)  # by group (policies/places.py)
+    sources: dict[frozenset[tuple[str, str]], list[Life]] = field(default_factory=dict)  # (policies/lasting.py)

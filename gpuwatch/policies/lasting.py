@@ -169,7 +169,7 @@ def _by_source(observation: Observation, pool: str) -> list[list[Life]]:
 
 def _lives_by_source(observation: Observation) -> Mapping[Source, list[Life]]:
     """The lives of each source, sorted once for each observation."""
-    found = observation.sources
+    found = observation.counts.sources
     if observation.lives and not found:
         for each in observation.lives:
             found.setdefault(source_of(each.asked), []).append(each)

@@ -51,9 +51,9 @@ _DOWN = frozenset({NodeState.STOPPING, NodeState.STOPPED})
 
 def pool_machines(observation: Observation, pool: str) -> PoolMachines:
     """The pool's machines, counted once for each observation."""
-    found = observation.machines.get(pool)
+    found = observation.counts.machines.get(pool)
     if found is None:
-        found = observation.machines[pool] = _count_machines(observation, pool)
+        found = observation.counts.machines[pool] = _count_machines(observation, pool)
     return found
 
 

@@ -26,9 +26,9 @@ _LOWERS = frozenset({Verb.TERMINATE, Verb.SHRINK})
 
 def group_places(observation: Observation, group: NodeGroup) -> Places:
     """The group's places, counted once for each observation."""
-    found = observation.places.get(group.id)
+    found = observation.counts.places.get(group.id)
     if found is None:
-        found = observation.places[group.id] = _count_places(observation, group)
+        found = observation.counts.places[group.id] = _count_places(observation, group)
     return found
 
 

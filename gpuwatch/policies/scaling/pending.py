@@ -133,7 +133,7 @@ def _rooms(observation: Observation, pool: str, warm_up: float) -> tuple[list[_R
     closed = 0
     young = len(machines.pool_machines(observation, pool).coming)
     size = max((node.kubernetes.gpus or 0.0 for node in roster.nodes if node.kubernetes is not None), default=0.0)
-    out = machines.leaving(observation) | _replaced(observation, pool)
+    out = machines.leaving(observation) | _replaced_nodes(observation, pool)
     for node in roster.nodes:
         if node.id not in roster.members or node.id in out:
             continue
@@ -149,7 +149,7 @@ def _rooms(observation: Observation, pool: str, warm_up: float) -> tuple[list[_R
     return [*found, *(_Room(free=size) for _ in range(young))], size, closed
 
 
-def _replaced(observation: Observation, pool: str) -> set[str]:
+def _replaced_nodes(observation: Observation, pool: str) -> set[str]:
     """The nodes that their cloud is about to take and that the pool's size counts no more: others have come."""
     taken = machines.pool_machines(observation, pool).taken
     return {node.id for node in taken[machines.unreplaced_count(observation, pool) :]} if taken else set()
