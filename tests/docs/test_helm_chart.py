@@ -173,7 +173,7 @@ def test_values_that_contradict_each_other_are_refused(values: Mapping[str, Any]
 def test_containers_are_hardened_and_every_mount_has_its_volume(name: str) -> None:
     """Not as root, on a root file system that they cannot write, without capabilities."""
     for kind, pod in pods(name):
-        (container,) = pod["containers"]
+        container, *others = pod["containers"]
 
         assert pod["securityContext"]["runAsNonRoot"] is True, kind
         assert container["securityContext"] == {
@@ -181,8 +181,41 @@ def test_containers_are_hardened_and_every_mount_has_its_volume(name: str) -> No
             "allowPrivilegeEscalation": False,
             "capabilities": {"drop": ["ALL"]},
         }
-        assert {each["name"] for each in container["volumeMounts"]} == {each["name"] for each in pod["volumes"]}
+        mounted = {each["name"] for each in container["volumeMounts"]}
+        assert mounted | {each["name"] for other in others for each in other["volumeMounts"]} == {
+            each["name"] for each in pod["volumes"]
+        }
+        assert "kubelet" not in mounted
         assert container["args"] == ["agent" if kind == "DaemonSet" else "controller"]
+
+
+def test_who_asks_the_kubelet_is_root_and_nothing_else() -> None:
+    """A second container, where the values say so: it reads one folder, and writes one file for the agent to read."""
+    pod = one("everything", "DaemonSet", "agent")["spec"]["template"]["spec"]
+    agent, asking = pod["containers"]
+
+    assert asking["securityContext"] == {
+        "runAsUser": 0,
+        "runAsGroup": 0,
+        "runAsNonRoot": False,
+        "readOnlyRootFilesystem": True,
+        "allowPrivilegeEscalation": False,
+        "capabilities": {"drop": ["ALL"]},
+        "seccompProfile": {"type": "RuntimeDefault"},
+    }
+    assert "ports" not in asking
+    assert asking["image"] == agent["image"]
+    assert {each["name"]: each.get("readOnly", False) for each in asking["volumeMounts"]} == {
+        "kubelet": True,
+        "pod-list": False,
+    }
+    assert {"name": "pod-list", "mountPath": "/run/gpuwatch-pods", "readOnly": True} in agent["volumeMounts"]
+    (folder,) = (each["hostPath"] for each in pod["volumes"] if each["name"] == "kubelet")
+    assert folder == {"path": "/var/lib/k0s/kubelet/pod-resources", "type": "Directory"}
+    settings = one("everything", "ConfigMap", "agent")["data"]["gpuwatch.yaml"]
+    assert yaml.safe_load(settings)["agent"]["attribution"] == {"pod_resources_socket": asking["args"][1]}
+    for name in ("defaults", "kustomize"):
+        assert len(one(name, "DaemonSet", "agent")["spec"]["template"]["spec"]["containers"]) == 1
 
 
 def test_the_agent_is_that_of_the_page() -> None:
@@ -236,7 +269,7 @@ def test_prometheus_finds_the_pods_under_the_jobs_of_the_rules(part: str) -> Non
     workload = one("everything", "DaemonSet" if part == "agent" else "Deployment", part)
     (endpoint,) = monitor["spec"]["endpoints"]
     (port,) = service["spec"]["ports"]
-    (container,) = workload["spec"]["template"]["spec"]["containers"]
+    container = workload["spec"]["template"]["spec"]["containers"][0]
     labels = workload["spec"]["template"]["metadata"]["labels"]
 
     assert monitor["spec"]["selector"]["matchLabels"].items() <= service["metadata"]["labels"].items()

@@ -13,7 +13,8 @@ from pathlib import Path
 
 from gpuwatch.agent.attribution.devices import Node, Part, device_minors, is_numbered
 from gpuwatch.agent.attribution.grpc import CallError, NoServerError
-from gpuwatch.agent.attribution.pod_resources import Allocation, is_name, list_allocations
+from gpuwatch.agent.attribution.pod_list import read_list
+from gpuwatch.agent.attribution.pod_resources import Allocation, is_name, list_allocations, parse_list
 from gpuwatch.agent.attribution.pods import PodName, Workload, granted_gpus, holders, name_pods, users_of_gpus
 from gpuwatch.agent.attribution.process import GONE, Owner, read_owner, sees_host_pids, start_time
 from gpuwatch.agent.attribution.settings import AttributionSettings
@@ -221,11 +222,15 @@ class _PodList:
 
     def _ask(self, now: float, pod_uids: frozenset[str]) -> None:
         try:
-            self._list, self._listed_at, self.covers = list_allocations(self._path, self._clock), now, pod_uids
+            if self._path.is_file():  # written by a program that may ask the kubelet, a moment ago
+                self._list, self._listed_at = parse_list(read_list(self._path, self._clock)), now
+                self.covers = frozenset()
+            else:
+                self._list, self._listed_at, self.covers = list_allocations(self._path, self._clock), now, pod_uids
             trouble = None
         except NoServerError:
             return
-        except CallError as error:
+        except (CallError, ValueError) as error:
             trouble = f"the kubelet cannot be asked at {self._path} who has which GPU: {error}"
         if trouble is not None and trouble != self._trouble:
             _LOG.warning(trouble)

@@ -14,8 +14,8 @@ from gpuwatch.runtime.clock import Clock
 
 CLAIMED = "gpu.nvidia.com/"  # the name of NVIDIA's DRA driver, put before the names that it gives to devices
 
-_METHOD = "/v1.PodResourcesLister/List"
-_TIMEOUT_SECONDS = 2.0
+METHOD = "/v1.PodResourcesLister/List"
+TIMEOUT_SECONDS = 2.0
 _NAME = re.compile(r"[a-z0-9]([a-z0-9.-]{0,251}[a-z0-9])?")  # RFC 1123, as Kubernetes checks names of all three kinds
 # A device in the driver's CDI specification: of a claim by the claim's uid, in older versions of the whole node.
 _CDI_DEVICE = re.compile(r"k8s\.gpu\.nvidia\.com/(?:device=|claim=[0-9a-f]{8}(?:-[0-9a-f]{4}){3}-[0-9a-f]{12}-)(.+)")
@@ -43,7 +43,7 @@ def list_allocations(path: Path, clock: Clock) -> tuple[Allocation, ...]:
 
     """
     try:
-        return parse_list(call(path, _METHOD, _TIMEOUT_SECONDS, clock))
+        return parse_list(call(path, METHOD, TIMEOUT_SECONDS, clock))
     except ValueError as error:
         raise CallError(f"the answer is not a list of pod resources: {error}") from error
 

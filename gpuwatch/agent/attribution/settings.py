@@ -25,7 +25,9 @@ class AttributionSettings:
     ] = True
     proc: Annotated[str, MinLen(1), Setting("Where the host's /proc is mounted.")] = "/proc"
     pod_resources_socket: Annotated[
-        str, MinLen(1), Setting("The kubelet's pod-resources socket, asked for pod names where it exists.")
+        str,
+        MinLen(1),
+        Setting("The kubelet's pod-resources socket, asked for pod names where it exists; or a file with its answer."),
     ] = "/var/lib/kubelet/pod-resources/kubelet.sock"
     pod_logs: Annotated[
         str, MinLen(1), Setting("The kubelet's folder of logs; the names in it show which pod an uid is.")

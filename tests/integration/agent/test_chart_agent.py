@@ -2,6 +2,8 @@
 
 import os
 import shutil
+import subprocess
+import sys
 import tempfile
 from collections.abc import Iterator
 from dataclasses import replace
@@ -10,6 +12,7 @@ from pathlib import Path
 import msgspec
 import pytest
 
+from gpuwatch.agent.attribution.pod_resources import parse_list
 from gpuwatch.model.activity import Activity, State
 from gpuwatch.model.fleet import Node, NodeReport, NodeVerdict
 from gpuwatch.model.kubernetes import Pod
@@ -18,8 +21,9 @@ from gpuwatch.policies.kubernetes.pod_use import use_of
 from tests.support.builders.fleet import NOW, a_node
 from tests.support.builders.kubernetes_views import shown_node, shown_pod
 from tests.support.fakes.gpu_users import Host
-from tests.support.fakes.kubelet import UIDS
+from tests.support.fakes.kubelet import UIDS, a_kubelet
 from tests.support.fakes.nvml import StubDriver
+from tests.support.paths import ROOT
 from tests.support.real.agents import RunningAgent, eventually
 from tests.support.real.kubernetes_chart import chart_agent, python_of
 
@@ -104,6 +108,27 @@ def test_the_shipped_agent_names_the_pods_of_its_gpus(rendered: str, open_folder
     assert use_of(node, pods["other-c"], NOW)[0] is State.IDLE
     assert use_of(node, pods["dev-b"], NOW)[0] is State.PARKED
     assert use_of(node, pods["train-a"], NOW)[0] is State.BUSY
+
+
+def test_the_list_of_the_kubelet_needs_root_and_no_capability(open_folder: Path) -> None:
+    """As the chart's second container: it writes what root's socket says, and the agent's user may read that alone."""
+    rights, _, _ = chart_agent("kubernetes.yaml")
+    file, folder = open_folder / "list", open_folder / "pod-resources"
+    folder.mkdir(mode=0o750)
+    with a_kubelet(folder) as kubelet:
+        kubelet.path.chmod(0o755)
+        root = ["setpriv", "--bounding-set=-all", "--inh-caps=-all", "--no-new-privs", sys.executable]
+        module = ["-m", "gpuwatch.agent.attribution.pod_list", str(kubelet.path), str(file)]
+        with subprocess.Popen([*root, *module], cwd=ROOT, stderr=subprocess.PIPE) as asking:
+            try:
+                eventually(file.exists, lambda: f"it has ended: {asking.poll()}")
+            finally:
+                asking.terminate()
+        seen = subprocess.run([*rights, "cat", str(file)], capture_output=True, check=True).stdout
+        refused = subprocess.run([*rights, "ls", str(folder)], capture_output=True, check=False)
+
+    assert [each.pod for each in parse_list(seen)] == ["train-0"]
+    assert refused.returncode != 0
 
 
 PODS = {"train-a": 2.0, "dev-b": 1.0, "other-c": 1.0}

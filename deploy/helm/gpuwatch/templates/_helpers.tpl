@@ -240,6 +240,9 @@ spec:
 {{- fail "agent.insecure is false: set agent.secretName and agent.settings (certificate, users), or agent.insecure=true if everybody who reaches a node may read its metrics" -}}
 {{- end -}}
 {{- $own := dict "host" "0.0.0.0" "port" (int .Values.agent.port) "insecure" .Values.agent.insecure -}}
+{{- if .Values.agent.podResources.enabled -}}
+{{- $_ := set $own "attribution" (dict "pod_resources_socket" "/run/gpuwatch-pods/list") -}}
+{{- end -}}
 {{- toYaml (dict "agent" (mergeOverwrite $own .Values.agent.settings)) -}}
 {{- end -}}
 
