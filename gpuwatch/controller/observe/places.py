@@ -6,7 +6,7 @@ from dataclasses import replace
 from gpuwatch.model.activity import State
 from gpuwatch.model.decision import LedgerView
 from gpuwatch.model.fleet import Fleet, Node, NodeState
-from gpuwatch.model.kubernetes import KubernetesNode
+from gpuwatch.model.kubernetes import KubernetesNode, Pod
 from gpuwatch.model.placing import Room
 from gpuwatch.policies import PoolRules
 from gpuwatch.policies.kubernetes import obstacles
@@ -37,10 +37,7 @@ def with_former_reasons(now: KubernetesNode, before: KubernetesNode) -> Kubernet
     if not before.placed:
         return now
     said = {pod.uid: pod.stranded for pod in before.pods}
-    pods = tuple(
-        replace(pod, stranded=said.get(pod.uid, _LATE)) if pod.drained and pod.ends_at is None else pod
-        for pod in now.pods
-    )
+    pods = tuple(replace(pod, stranded=said.get(pod.uid, _LATE)) if _moves(pod) else pod for pod in now.pods)
     return replace(now, pods=pods, placed=True)
 
 
@@ -71,7 +68,12 @@ def _leaving(node: Node) -> tuple[str, frozenset[str]]:
     """The node, and the pods that would have to move."""
     known = node.kubernetes
     assert known is not None  # noqa: S101  those without are left out before
-    return known.name, frozenset(pod.uid for pod in known.to_drain if pod.ends_at is None)
+    return known.name, frozenset(pod.uid for pod in known.pods if _moves(pod))
+
+
+def _moves(pod: Pod) -> bool:
+    """Whether a pod needs a place once its node is emptied: what nothing makes again needs none."""
+    return pod.drained and pod.ends_at is None and not pod.bare
 
 
 def _with_reasons(node: Node, why: Mapping[str, str]) -> Node:

@@ -80,6 +80,15 @@ def test_a_pod_with_gpus_that_may_be_moved_needs_a_place_as_well() -> None:
     assert desk.calls("drain") == [("drain", "node-1")]
 
 
+def test_what_nothing_makes_again_needs_no_place() -> None:
+    """Where the pool ends bare pods, nobody waits for one of them."""
+    rules = replace(ENDING, kubernetes=replace(ENDING.kubernetes, bare_pods="evict"))
+    desk = a_cluster_desk(rules, a_pod(bare=True))
+    rounds(desk, _CORES - 1)
+
+    assert desk.calls("drain") == [("drain", "node-1")]
+
+
 def test_of_two_nodes_that_count_on_one_place_one_goes() -> None:
     """The other stays as long as that place is taken, and its notice is taken back."""
     desk = a_busy_neighbour(a_pod())
