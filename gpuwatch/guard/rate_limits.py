@@ -8,7 +8,7 @@ from itertools import chain
 
 from gpuwatch.guard import launches
 from gpuwatch.guard.case import Case, Finding, Subject, allow, refuse, retry_wait_seconds
-from gpuwatch.model.budget import Scope
+from gpuwatch.model.budget import BudgetState, Scope
 from gpuwatch.model.decision import (
     ADDITIONS,
     NOT_SENT,
@@ -338,9 +338,11 @@ def month_budget(case: Case) -> Finding:
     spent; `forecast` also once the month is forecast to end above it, with the error margin that the past shows. A
     stopped node counts to a budget by its own cloud, pool, owner, account and tags; a new node counts if any node of
     its pool in its cloud does, or if it is the first one. If the ledger cannot say what is spent, nothing is
-    added. Removals, notices and what people start themselves are not affected.
+    added. Hours without a known price count here at the last known one of their kind; while a machine runs of whose
+    kind none was ever known, or where what is added has none, nothing is added either. Removals, notices and what
+    people start themselves are not affected.
 
-    Raise the budget, or wait for the next month.
+    Raise the budget, add the missing prices (docs/money.md#prices), or wait for the next month.
     """
     watching = [each for each in case.observation.budgets if each.block_growth != "never" and _counts(case, each.scope)]
     for each in watching:
@@ -350,11 +352,30 @@ def month_budget(case: Case) -> Finding:
                 f"The spending of the budget {each.name} is unknown: {each.doubt}.", f"See the log, or {key}."
             )
         if each.blocked is not None:
-            until = f"Wait until {each.ends_at:%Y-%m-%d %H:%M} UTC, or raise {key}.usd_per_month."
+            lacks = "add the missing prices, " if each.unpriced_hours or each.unpriced_now else ""
+            until = f"Wait until {each.ends_at:%Y-%m-%d %H:%M} UTC, {lacks}or raise {key}.usd_per_month."
             return refuse(f"{each.blocked}.", until)
     if not watching:
         return allow("No month's budget blocks its growth.")
+    for each in watching:
+        if _adds_unpriced(case, each):
+            return refuse(
+                f"The price of what is added is not known, and the budget {each.name} limits growth.",
+                f"Add the price (docs/money.md#prices), or set budgets.{each.name}.block_growth to never.",
+            )
     return allow(f"The month's budget allows it: {', '.join(each.name for each in watching)}.")
+
+
+def _adds_unpriced(case: Case, budget: BudgetState) -> bool:
+    """Whether the addition has no price, and the budget no last known one of its type."""
+    if case.step.verb not in ADDITIONS:
+        return False
+    if case.node is not None:
+        return _usd(case, case.node.id) is None and case.node.instance_type not in budget.assumed_types
+    group = case.group
+    kind = group.instance_type if group is not None else case.step.arguments.get("instance_type", "")
+    prices = _each(case, case.step.node_id, case.step.arguments)
+    return None in prices and kind not in budget.assumed_types
 
 
 def _counts(case: Case, scope: Scope) -> bool:

@@ -99,6 +99,8 @@ class BudgetState:
     usd_per_hour: Decimal | None = None  # of what runs now, as far as its price is known
     unpriced_now: int = 0  # machines that run now without a known price
     unpriced_hours: float = 0.0
+    assumed_usd: Decimal | None = None  # of these hours at the last known prices; in no other sum
+    assumed_types: tuple[str, ...] = ()  # machine types without a price now of which one was known
     forecast_usd: Decimal | None = None
     lower_usd: Decimal | None = None  # of the 80 % interval; None: the past cannot tell
     upper_usd: Decimal | None = None

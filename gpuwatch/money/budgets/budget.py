@@ -8,14 +8,16 @@ Rules, all of them:
 3. Thresholds are crossed once a month each, by what is spent, and by a forecast.
 4. A budget blocks growth, or hastens idle machines, from 100 % on. A forecast does so only where the past shows how far
    it may be off.
-5. Hours without a known price are counted and reported: figures are then lower bounds.
+5. Hours without a known price are counted and reported: figures are then lower bounds. What they would cost at the
+   last known prices blocks growth where a budget does so, and does nothing else (`unpriced`).
 """
 
-from collections.abc import Iterable, Sequence
+from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass, replace
 from datetime import UTC, datetime
 from decimal import Decimal
 from fractions import Fraction
+from types import MappingProxyType
 from zoneinfo import ZoneInfo
 
 from gpuwatch.model.budget import Basis, BudgetState, Crossing, Scope, ShorterWaits
@@ -26,12 +28,14 @@ from gpuwatch.model.money import Price, elsewhere_note, format_usd
 from gpuwatch.model.usage import HOUR_MS, Terms
 from gpuwatch.money.accounting.totals import Billed
 from gpuwatch.money.budgets.settings import Budget
+from gpuwatch.money.budgets.unpriced import Kind, LastPrice, Unpriced, kind_of, without_price
 from gpuwatch.money.forecast.month_end import MonthEnd, month_end
 from gpuwatch.money.forecast.series import Series
 
 DAY_SECONDS = 86_400
 HISTORY_DAYS = 91  # thirteen weeks: enough to try a month ahead, little enough to be read every hour
 _CENT = Decimal("0.01")
+_HOUR_S = 3600
 Priced = Sequence[tuple[Node, Price | None]]
 
 
@@ -71,7 +75,7 @@ class Past:
     """
 
     usd: Fraction
-    unpriced_ms: int | Fraction
+    unpriced_ms: Mapping[Kind, int | Fraction]
     ahead: MonthEnd | None  # its sums are of the whole month; None: less than a day is on record
     unnamed_ms: int = 0
 
@@ -112,13 +116,23 @@ def price_running(observation: Observation) -> Priced:
 
 
 def state(
-    name: str, budget: Budget, month: Month, known: Past, lately: Sequence[Billed], running: Priced
+    name: str,
+    budget: Budget,
+    month: Month,
+    known: Past,
+    lately: Sequence[Billed],
+    running: Priced,
+    last: Mapping[Kind, LastPrice] = MappingProxyType({}),
 ) -> BudgetState:
-    """The budget now, without crossings. `lately` are the rows in its scope from the edge on."""
-    usd, unpriced_ms = _sums(lately, month)
+    """The budget now, without crossings. `lately` are the rows in its scope from the edge on, `last` last prices."""
+    usd, recent_ms = _sums(lately, month)
+    unpriced_ms = {
+        kind: known.unpriced_ms.get(kind, 0) + recent_ms.get(kind, 0) for kind in known.unpriced_ms | recent_ms
+    }
     spent, scope = _cents(known.usd + usd), budget.scope
-    parts = [(part, price) for node, price in running if (part := _part(scope, node))]
-    rate = sum((part * price.usd_per_hour for part, price in parts if price is not None), Decimal(0))
+    parts = [(part, node, price) for node, price in running if (part := _part(scope, node))]
+    rate = sum((part * price.usd_per_hour for part, _, price in parts if price is not None), Decimal(0))
+    lacking = without_price(unpriced_ms, parts, last)
     made = BudgetState(
         name=name,
         scope=scope,
@@ -129,12 +143,18 @@ def state(
         thresholds=tuple(map(float, budget.ratios)),
         spent_usd=spent,
         usd_per_hour=rate,
-        unpriced_now=sum(price is None for _, price in parts),
-        unpriced_hours=float(known.unpriced_ms + unpriced_ms) / HOUR_MS,
-        notes=(*_notes(month, known), *filter(None, [elsewhere_note(price.source for _, price in parts if price)])),
+        unpriced_now=sum(price is None for _, _, price in parts),
+        unpriced_hours=float(sum(unpriced_ms.values())) / HOUR_MS,
+        assumed_usd=_cents(lacking.usd) if lacking.day is not None else None,
+        assumed_types=lacking.types,
+        notes=(
+            *_notes(month, known),
+            *filter(None, [lacking.words(), elsewhere_note(price.source for _, _, price in parts if price)]),
+        ),
     )
     made = _with_forecast(made, known.ahead)
-    return _with_effects(replace(made, reaches_at=_reaches(made, month)), budget)
+    made = _with_effects(replace(made, reaches_at=_reaches(made, month)), budget)
+    return made if made.blocked else replace(made, blocked=_blocked_by_unpriced(made, budget, lacking, month))
 
 
 def _part(scope: Scope, node: Node) -> Decimal:
@@ -242,6 +262,23 @@ def _with_effects(made: BudgetState, budget: Budget) -> BudgetState:
     )
 
 
+def _blocked_by_unpriced(made: BudgetState, budget: Budget, lacking: Unpriced, month: Month) -> str | None:
+    """What has no price may be all that is left: growth needs to know, and nothing else follows from it."""
+    if budget.block_growth == "never":
+        return None
+    level = Fraction(made.spent_usd or 0) + lacking.usd
+    if budget.block_growth == "forecast":
+        hours = (month.end - month.now).total_seconds() / _HOUR_S
+        level = max(
+            level, Fraction(made.forecast_usd or 0) + lacking.usd + Fraction(lacking.usd_per_hour) * Fraction(hours)
+        )
+    if not lacking.unknown and (lacking.day is None or level < made.usd_per_month):
+        return None
+    spent = f"{format_usd(made.spent_usd)} of the {format_usd(made.usd_per_month)} of the budget {made.name}"
+    also = lacking.words() or f"machines without a price run at about {format_usd(lacking.usd_per_hour)} an hour"
+    return f"{spent} are spent in {made.month}, and {also}"
+
+
 def _reaches(made: BudgetState, month: Month) -> datetime | None:
     """When all will be spent at the forecast's pace."""
     if made.spent_usd is None or made.forecast_usd is None:
@@ -267,14 +304,18 @@ def _notes(month: Month, known: Past) -> list[str]:
     return notes
 
 
-def _sums(rows: Iterable[Billed], month: Month) -> tuple[Fraction, int | Fraction]:
-    """The cost of this month's rows with a known price, and the time of machines without one."""
-    begin, by_price = int(month.begin.timestamp()), dict[Decimal | None, int | Fraction]()
+def _sums(rows: Iterable[Billed], month: Month) -> tuple[Fraction, dict[Kind, int | Fraction]]:
+    """The cost of this month's rows with a known price, and the time of machines without one by kind."""
+    begin, by_price = int(month.begin.timestamp()), dict[Decimal, int | Fraction]()
+    unpriced_ms = dict[Kind, int | Fraction]()
     for row in rows:
         if row.begin < begin:
             continue
-        by_price[row.terms.usd_per_hour] = by_price.get(row.terms.usd_per_hour, 0) + row.node_ms
-    unpriced_ms = by_price.pop(None, 0)
+        if row.terms.usd_per_hour is None:
+            kind = kind_of(row.terms)
+            unpriced_ms[kind] = unpriced_ms.get(kind, 0) + row.node_ms
+        else:
+            by_price[row.terms.usd_per_hour] = by_price.get(row.terms.usd_per_hour, 0) + row.node_ms
     return sum((Fraction(usd) * ms / HOUR_MS for usd, ms in by_price.items() if usd), Fraction(0)), unpriced_ms
 
 

@@ -78,7 +78,8 @@ def _budget_lines(each: BudgetState, at: datetime) -> list[str]:
     if each.hastening is not None:
         lines.append(f"in force: idle machines wait {format_duration(each.hastening.wait_seconds)} at most")
     if each.unpriced_hours:
-        lines.append(f"{each.unpriced_hours:.1f} machine-hours have no known price: the sums are the least it can be")
+        hours = f"{each.unpriced_hours:.1f} machine-hours have no known price"
+        lines.append(f"{hours}: the sums are the least it can be; set prices.live, or their prices in prices.file")
     by = [f"forecast by {each.method}"] if each.method else []
     return [*lines, *by, *each.notes]
 

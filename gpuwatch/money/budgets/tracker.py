@@ -34,6 +34,7 @@ from gpuwatch.money.budgets.budget import (
     with_crossings,
 )
 from gpuwatch.money.budgets.settings import Budget
+from gpuwatch.money.budgets.unpriced import Kind, LastPrice, last_prices
 
 log = logging.getLogger(__name__)
 
@@ -60,6 +61,7 @@ class Budgeting:
     _rows: list[Billed] = field(default_factory=list)
     _due: list[str] = field(default_factory=list)  # budgets with a forecast that is to be made again
     _past: dict[str, Past] = field(default_factory=dict)
+    _last: dict[Kind, LastPrice] = field(default_factory=dict)
     _before: dict[str, BudgetState] = field(default_factory=dict)
 
     def __post_init__(self) -> None:
@@ -95,7 +97,7 @@ class Budgeting:
         rows = self._billed_rows(int(month.edge.timestamp()), _LATEST)
         running, made = price_running(observation), []
         for name, budget in self.budgets.items():
-            found = state(name, budget, month, self._past[name], rows_in_scope(budget, rows), running)
+            found = state(name, budget, month, self._past[name], rows_in_scope(budget, rows), running, self._last)
             found = with_crossings(found, budget, self._before.get(name), now)
             if self.logs_crossings:
                 self._log_crossings(found)
@@ -123,6 +125,7 @@ class Budgeting:
             )
             for name, budget in self.budgets.items()
         }
+        self._last = last_prices(self._rows)
         self._due = list(self.budgets)
         self._until = (month.edge, month.name)
 

@@ -1,17 +1,24 @@
 """What the ledger has metered as a series: US dollars for each hour, day or month."""
 
+from collections.abc import Iterator, Sequence
 from datetime import UTC, datetime
 
 from gpuwatch.model.money import elsewhere_note
 from gpuwatch.money.accounting.store import SpendBook
+from gpuwatch.money.accounting.totals import Billed
 from gpuwatch.money.forecast.series import DAY_SECONDS, HOUR_SECONDS, MONTH_SECONDS, Sample, Series, resample
 
 _HOUR = 3600
 _HOUR_MS = 3_600_000
+_MOST_KINDS = 3
+_SET_PRICES = "set prices.live, or their prices in prices.file"
 
 
 def spending(spend: SpendBook, step_seconds: float = DAY_SECONDS, pool: str | None = None) -> Series:
-    """Dollars of each step that is over, at the prices of then; time of machines without a price costs nothing.
+    """Dollars of each step that is over, at the prices of then.
+
+    An hour in which no running machine had a price is not known, and no zero; what sums lack for want of prices is
+    among the notes.
 
     Args:
         spend: what was billed.
@@ -19,7 +26,7 @@ def spending(spend: SpendBook, step_seconds: float = DAY_SECONDS, pool: str | No
         pool: of one pool's machines; else of all.
 
     Raises:
-        ValueError: nothing is metered, no step is over, or no machine of that pool is metered.
+        ValueError: nothing is metered, no step is over, no machine of that pool is metered, or none has a price.
 
     """
     began, rows = spend.began(), spend.billed_time(0, 2**40)
@@ -32,24 +39,42 @@ def spending(spend: SpendBook, step_seconds: float = DAY_SECONDS, pool: str | No
     last = max(row.begin + row.span for row in rows) // _HOUR - 1  # the newest hour may not be over
     if last <= first:
         raise ValueError("less than an hour is metered yet")
-    hours = [0.0] * (last - first)
-    for row in rows:
-        if pool is None or row.terms.pool == pool:
-            covered = range(row.begin // _HOUR, -(-(row.begin + row.span) // _HOUR))
-            usd = float(row.terms.usd_per_hour or 0) * row.node_ms / _HOUR_MS / len(covered)
-            for hour in covered:
-                if first <= hour < last:
-                    hours[hour - first] += usd
+    hours, lacking = [0.0] * (last - first), set[int]()
+    mine = [row for row in rows if pool is None or row.terms.pool == pool]
+    for row in mine:
+        covered = range(row.begin // _HOUR, -(-(row.begin + row.span) // _HOUR))
+        within = [hour - first for hour in covered if first <= hour < last]
+        if row.terms.usd_per_hour is None:
+            lacking.update(within if row.node_ms else ())
+            continue
+        usd = float(row.terms.usd_per_hour) * row.node_ms / _HOUR_MS / len(covered)
+        for at in within:
+            hours[at] += usd
     samples = [
-        Sample(time=datetime.fromtimestamp((first + at) * _HOUR, UTC), value=usd) for at, usd in enumerate(hours)
+        Sample(time=datetime.fromtimestamp((first + at) * _HOUR, UTC), value=usd)
+        for at, usd in enumerate(hours)
+        if usd or at not in lacking
     ]
+    unpriced = [row for row in mine if row.terms.usd_per_hour is None and row.node_ms]
+    if unpriced and len(unpriced) == sum(row.node_ms > 0 for row in mine):
+        raise ValueError(f"no metered machine has a known price; {_SET_PRICES}")
     made = resample(samples, step_seconds)
     if step_seconds == MONTH_SECONDS:
         lengths = [(made.time(at + 1) - made.time(at)).total_seconds() / HOUR_SECONDS for at in range(len(made.values))]
     else:
         lengths = [step_seconds / HOUR_SECONDS] * len(made.values)
     sums = [None if mean is None else mean * length for mean, length in zip(made.values, lengths, strict=True)]
-    asked = (row.terms.price_source for row in rows if pool in {None, row.terms.pool})
-    elsewhere = (elsewhere_note(asked) or "").removesuffix(".")
-    notes = (*made.notes, *filter(None, [elsewhere]))
+    elsewhere = (elsewhere_note(row.terms.price_source for row in mine) or "").removesuffix(".")
+    notes = (*_unpriced_notes(unpriced), *made.notes, *filter(None, [elsewhere]))
     return Series(start=made.start, step_seconds=step_seconds, values=tuple(sums), notes=notes)
+
+
+def _unpriced_notes(rows: Sequence[Billed]) -> Iterator[str]:
+    """What the sums lack, with what to do."""
+    if rows:
+        kinds = sorted({f"{row.terms.instance_type} in {row.terms.region}" for row in rows})
+        more = f" and {len(kinds) - _MOST_KINDS} more kinds" if len(kinds) > _MOST_KINDS else ""
+        yield (
+            f"{sum(row.node_ms for row in rows) / _HOUR_MS:,.1f} machine-hours have no known price "
+            f"({', '.join(kinds[:_MOST_KINDS])}{more}): the sums are the least it can be; {_SET_PRICES}"
+        )

@@ -393,7 +393,7 @@ def test_days_and_hours_of_the_same_spending_give_the_same_forecast() -> None:
 def test_a_state_needs_no_forecast() -> None:
     """What is spent is known without one; what runs now without a known price is marked in the table."""
     month = a_month()
-    result = state("ml", Budget(), month, Past(usd=Fraction(1, 3), unpriced_ms=0, ahead=None), [], [(a_node(), None)])
+    result = state("ml", Budget(), month, Past(usd=Fraction(1, 3), unpriced_ms={}, ahead=None), [], [(a_node(), None)])
 
     assert (result.spent_usd, result.forecast_usd, result.unpriced_now) == (Decimal("0.33"), None, 1)
     assert " $0.00+? " in as_text([result], month.now, month.now)

@@ -1,6 +1,8 @@
 """What the ledger has metered, as a series and as a source of `gpuwatch forecast`."""
 
 import json
+import re
+import sqlite3
 from datetime import UTC, datetime, timedelta
 from pathlib import Path
 from zoneinfo import ZoneInfo
@@ -57,6 +59,27 @@ def test_an_empty_ledger_and_an_unknown_pool_are_said(path: Path, tmp_path: Path
         spending(SpendBook(ledger), DAY_SECONDS, "nobody")
     ledger.close()
     empty.close()
+
+
+def test_a_pool_without_prices_is_no_certain_zero(path: Path) -> None:
+    """Its hours are not known; what other sums lack is told with the type, its region and what to do."""
+    other = sqlite3.connect(path)
+    other.execute("UPDATE spend_terms SET usd_per_hour = NULL WHERE pool = 'other'")
+    other.commit()
+    other.close()
+    ledger = Ledger.open(path)
+    with pytest.raises(ValueError, match=r"no metered machine has a known price; set prices\.live"):
+        spending(SpendBook(ledger), DAY_SECONDS, "other")
+    whole = spending(SpendBook(ledger), DAY_SECONDS)
+    ledger.close()
+    done = CliRunner().invoke(commands, ["forecast", "--ledger", str(path), "--horizon", "1d"])
+
+    assert whole.known == pytest.approx([240.0] * 3, abs=15)
+    [note] = [each for each in whole.notes if "price" in each]
+    assert re.match(
+        r"2\d\.\d machine-hours have no known price \(g6.xlarge in us-east-1\): the sums are the least", note
+    )
+    assert "machine-hours have no known price (g6.xlarge in us-east-1)" in " ".join(done.output.split())
 
 
 def test_the_command_reads_a_ledger(path: Path) -> None:
