@@ -127,7 +127,7 @@ def state(
     """The budget now, without crossings. `lately` are the rows in its scope from the edge on, `last` last prices."""
     usd, recent_ms = _sums(lately, month)
     unpriced_ms = {
-        kind: known.unpriced_ms.get(kind, 0) + recent_ms.get(kind, 0) for kind in known.unpriced_ms | recent_ms
+        kind: known.unpriced_ms.get(kind, 0) + recent_ms.get(kind, 0) for kind in {**known.unpriced_ms, **recent_ms}
     }
     spent, scope = _cents(known.usd + usd), budget.scope
     parts = [(part, node, price) for node, price in running if (part := _part(scope, node))]

@@ -1,4 +1,4 @@
-"""PURE: a budget's machines whose price is not known now, and what they would cost at the last known one.
+"""PURE: a budget's machines without a known price, and what they would cost at the last known one.
 
 Rules, all of them:
 
@@ -6,7 +6,7 @@ Rules, all of them:
    or else the newest in the ledger's rows, with its day.
 2. What is assumed so is in no sum: neither in what is spent nor in the forecast, and it crosses no threshold.
 3. A budget with `block_growth` counts it: growth ends when spent and assumed reach the budget together, and while a
-   machine runs of whose kind no price was ever known.
+   machine runs of a kind that never had a price.
 4. Nothing is removed for it, and no wait is shortened.
 """
 

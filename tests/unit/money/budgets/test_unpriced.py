@@ -114,7 +114,7 @@ def test_what_has_no_price_never_hastens_crosses_or_lowers_anything(
 def test_what_is_added_needs_a_price_or_a_last_known_one(case: object) -> None:
     """Otherwise a budget that limits growth would count it as nothing."""
     capped = budgeted(case, blocked=None, block_growth="actual")  # type: ignore[arg-type]  # a case of either kind
-    kind = "g6.xlarge" if capped.group is None else capped.group.instance_type
+    kind = "g6.xlarge"
     price = Price(usd_per_hour=Decimal(1), as_of=date(2026, 3, 1), source="a list")
     known = replace(capped, observation=replace(capped.observation, prices={kind: price}))
     last = budgeted(case, blocked=None, block_growth="actual", assumed_types=(kind,))  # type: ignore[arg-type]  # same
