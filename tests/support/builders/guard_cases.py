@@ -356,7 +356,6 @@ SPOILED: list[tuple[str, str, Callable[[Case], Case], str]] = [
     ("month used up", "month_budget", lambda c: budgeted(a_growth(c)), "$5,120.00 of the $5,000.00"),
     ("month used up, start", "month_budget", lambda c: budgeted(a_start(c), scope=Scope(pool="default")), "ml"),
     ("month used up, launch", "month_budget", lambda c: budgeted(a_launch(c), scope=Scope(pool="default")), "ml"),
-    ("month, no price", "month_budget", lambda c: budgeted(a_growth(c), blocked=None), "The price of what is added"),
     ("month not known", "month_budget", lambda c: budgeted(a_growth(c), blocked=None, doubt="no ledger"), "no ledger"),
     ("two budgets", "month_budget", lambda c: budgeted(budgeted(a_growth(c), name="b", blocked=None)), "budget ml"),
     ("nobody's pool", "month_budget", lambda c: budgeted(alone(a_launch(c)), scope=Scope(owner="ann")), "budget ml"),

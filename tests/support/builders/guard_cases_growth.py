@@ -256,6 +256,7 @@ SPOILED_GROWTH: list[tuple[str, str, Callable[[Case], Case], str]] = [
         lambda c: spent_in("bj", with_node(a_start(c), cloud="bj")),
         "budget ml",
     ),
+    ("month, no price", "month_budget", lambda c: budgeted(a_growth(c), blocked=None), "The price of what is added"),
     ("a cloud's month, launch", "month_budget", lambda c: spent_in("bj", launched_in(c, "bj", "bj")), "budget ml"),
     ("a cloud's month, first launch", "month_budget", lambda c: spent_in("bj", launched_in(c, "bj", "us")), "ml"),
     ("a cloud's month, only cloud", "month_budget", lambda c: spent_in("bj", launched_in(c, "", "bj")), "budget ml"),
