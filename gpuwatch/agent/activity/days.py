@@ -21,6 +21,7 @@ from dataclasses import dataclass, field, replace
 from statistics import median
 from typing import NamedTuple
 
+from gpuwatch.model.bounds import BoundedFloat, BoundedInt
 from gpuwatch.model.duration import format_duration
 
 HUM = "hum"  # the name of evidence that a heavy run of hum is at work
@@ -57,7 +58,7 @@ class Habit:
     """What is remembered of one program; `gpu_at` is when it last held a GPU, in seconds since 1970."""
 
     days: tuple[DayOf, ...] = ()
-    gpu_at: float | None = None
+    gpu_at: BoundedFloat | None = None
 
     @property
     def newest_day(self) -> int:
@@ -100,9 +101,9 @@ class Week:
     `begins` are the times at which programs without a terminal began that held a GPU, oldest first.
     """
 
-    watched: Mapping[int, float]
+    watched: Mapping[BoundedInt, BoundedFloat]
     habits: Mapping[str, Habit]
-    begins: Mapping[str, tuple[float, ...]] = field(default_factory=dict)
+    begins: Mapping[str, tuple[BoundedFloat, ...]] = field(default_factory=dict)
 
     def after_look(self, at: float, gap: float, runs: Mapping[str, Run], on_gpu: Collection[str]) -> "Week":
         """The week after one more look, `gap` seconds after the one before, in which the GPUs' holders were listed."""

@@ -14,6 +14,7 @@ Rules of what is noted, all of them:
 import logging
 import os
 from binascii import crc32
+from collections import deque
 from collections.abc import Collection, Mapping
 from dataclasses import dataclass, replace
 from datetime import UTC, datetime
@@ -39,6 +40,8 @@ _YOUNG_SECONDS = 3600.0  # what has held a GPU for longer began before the agent
 _MOST_CANDIDATES = 1024  # a machine with more programs of people is not at rest
 _LARGEST_FILE = 1 << 20
 _FIRST_PERSON, _NOBODY = 1000, 65534
+_PLAN_SECONDS, _PLAN_SLACK_SECONDS = 18000.0, 120.0  # what began so soon after its time is of a planned job
+_NOTHING = Run(seconds=0.0, cores=0.0, bytes_per_second=0.0)
 _NUMBERS = expression(rb"[0-9]+")
 _TICKS_PER_SECOND = os.sysconf("SC_CLK_TCK")
 _WORK_RULES = frozenset({"model server or tool", "batch job", "batch system", "Slurm job", "container"})
@@ -87,6 +90,8 @@ class Habits:
         self.week = EMPTY
         self._keys: dict[tuple[int, int, str], str | None] = {}
         self._measured: dict[_Key, _Measured] = {}
+        self._passed: deque[str] = deque(maxlen=MOST_STARTERS)
+        self._plans: dict[str, float] = {}
         self._looked_at: float | None = None
         self._file: HabitsFile | None = None
         self._saved_at = 0.0
@@ -121,7 +126,9 @@ class Habits:
             if (run := self._run(view.processes[pid], group, now, used, uptime))
         }
         keys = {pid: key for pid in runs if (key := self._key(view.processes[pid], view.processes)) is not None}
-        self._note(view, now, {keys[pid]: runs[pid] for pid in keys}, uptime)
+        noted = {keys[pid]: runs[pid] for pid in keys}
+        planned, on_gpu = self._runs_since_due([runs[pid] for pid in trees if pid in runs], view, now, uptime)
+        self._note(view, now, noted | planned, on_gpu, uptime)
         at, hum, steady = now.at.timestamp(), dict[int, Process](), dict[int, str]()
         for pid, key in keys.items():
             if pid in trees and (words := self.week.hum_of(key, runs[pid], at)) is not None:
@@ -133,11 +140,46 @@ class Habits:
         self._forget(view)
         return hum
 
-    def _note(self, view: ProcessView, now: Moment, runs: Mapping[str, Run], uptime: float) -> None:
+    def note_due(self, mark: str) -> None:
+        """Take that planned work was due just now; any thread may call it."""
+        self._passed.append(mark)
+
+    def planned_words(self, work: Planned, at: float) -> str | None:
+        """That planned work has come for days without a GPU, in words; None: it has not, or nobody knows."""
+        return None if work.mark is None else self.week.hum_of(f"plan {work.mark}", _NOTHING, at)
+
+    def _runs_since_due(
+        self, jobs: Collection[Run], view: ProcessView, now: Moment, uptime: float
+    ) -> tuple[dict[str, Run], set[str]]:
+        """What ran since each planned work was due, and of which of them something began on a GPU since.
+
+        Whatever began then counts for all of them: what a job has others begin, in a container, is no child of it.
+        """
+        at, gpu = now.monotonic_seconds, now.gpu_pids or ()
+        new = {self._passed.popleft() for _ in range(len(self._passed))}
+        self._plans = {mark: since for mark, since in self._plans.items() if at - since <= _PLAN_SECONDS}
+        self._plans |= dict.fromkeys(sorted(new)[:MOST_STARTERS], at)
+        ages = [uptime - view.processes[pid].started_ticks / _TICKS_PER_SECOND for pid in gpu if pid in view.processes]
+        runs, on_gpu = dict[str, Run](), set[str]()
+        for mark, since in self._plans.items():
+            latest = at - since + _PLAN_SLACK_SECONDS
+            its = [each for each in jobs if each.seconds <= latest]
+            runs[f"plan {mark}"] = Run(
+                seconds=max((each.seconds for each in its), default=0.0),
+                cores=max((each.cores for each in its), default=0.0),
+                bytes_per_second=0.0,
+                begun=int(mark in new),
+            )
+            on_gpu |= {f"plan {mark}"} if any(age <= latest for age in ages) else set()
+        return runs, on_gpu
+
+    def _note(
+        self, view: ProcessView, now: Moment, runs: Mapping[str, Run], planned_on_gpu: Collection[str], uptime: float
+    ) -> None:
         """Remember what was seen, and write it now and then."""
         last, at = self._looked_at, now.monotonic_seconds
         self._looked_at = at
-        on_gpu = {
+        on_gpu = set(planned_on_gpu) | {
             key
             for pid in now.gpu_pids or ()
             for process in _line_of(pid, view.processes)

@@ -123,7 +123,7 @@ SIGNALS: dict[str, Callable[[Around], HostSignal]] = {
         here.roots,
         here.settings.deadline,
         packages=here.packages,
-        due=(lambda _: ()) if here.habits is None else here.habits.due,
+        habits=here.habits,
     ),
     "snooze": lambda here: Snoozes(here.settings.snooze, here.roots),
     "command": lambda here: Command(here.settings.command, here.settings.deadline),

@@ -5,6 +5,7 @@ it count at both times. `@reboot` is due at no time. The command is never kept.
 """
 
 import re
+from binascii import crc32
 from collections.abc import Iterator
 from dataclasses import dataclass
 
@@ -39,6 +40,7 @@ class CronLine:
     zone: str | None
     tidies: bool = False  # it only keeps the machine tidy
     scripts: str | None = None  # the folder in /etc whose scripts it runs
+    mark: int = 0  # a checksum of the line
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -84,6 +86,7 @@ def parse(text: str, *, with_user: bool) -> Iterator[CronLine | BadLine]:
             zone=zone,
             tidies=tidies(command),
             scripts=None if scripts is None else scripts[1],
+            mark=crc32(line.encode("utf-8", "surrogateescape")),
         )
 
 

@@ -108,7 +108,10 @@ class Crontabs:
                     run = self._next(recurrence, None, now.at, self._zones.local())
                     if run is not None:
                         what = f"script {legible(script.name, 64)} in {name}"
-                        found.planned.append(Planned(what=what, user="root", due=run[0], period_seconds=run[1]))
+                        mark = f"{name} {legible(script.name, 64)} {status_of(script).st_mtime_ns}"
+                        found.planned.append(
+                            Planned(what=what, user="root", due=run[0], period_seconds=run[1], mark=mark)
+                        )
 
     def _add(self, line: CronLine, user: str, now: datetime, zone: tzinfo, found: Found) -> None:
         """The job's next run: in the host's zone and, where CRON_TZ is set, in that one too."""
@@ -123,6 +126,7 @@ class Crontabs:
                         due=run[0],
                         period_seconds=run[1],
                         persons=not self._users.machines_own(user),
+                        mark=f"{shown} {line.mark:08x}",
                     )
                 )
 
@@ -230,7 +234,9 @@ class ContainedCrontabs:
         for name, key in keys.items():
             within = Found()
             self._known[key].read(within, now)
-            found.planned += [replace(each, what=f"{each.what} in container {name}") for each in within.planned]
+            found.planned += [
+                replace(each, what=f"{each.what} in container {name}", mark=None) for each in within.planned
+            ]
 
     def _tabs(self, pid: int) -> Crontabs:
         root = self._roots.proc / str(pid) / "root"

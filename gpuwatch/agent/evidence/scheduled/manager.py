@@ -7,7 +7,7 @@ from datetime import UTC, datetime, timedelta
 from pathlib import Path
 
 from gpuwatch.agent.evidence.base import Roots, UnseenError, run
-from gpuwatch.agent.evidence.files import fields, read_small
+from gpuwatch.agent.evidence.files import fields, read_small, status_of
 from gpuwatch.agent.evidence.scheduled.found import Zones
 from gpuwatch.agent.evidence.scheduled.planned import Planned
 from gpuwatch.agent.evidence.scheduled.systemd_times import parse_span
@@ -133,6 +133,7 @@ def planned_by_manager(
     kind = "systemd-run" if timer.transient else "timer"
     what = f"{kind} {legible(timer.name, 80)}"
     user = _user(timer, roots)
+    mark = _mark(timer, roots)
     runs: list[tuple[datetime, float | None]] = []
     if timer.realtime is not None:
         runs.append((timer.realtime, _calendar_period(timer, now, zones)))
@@ -150,6 +151,7 @@ def planned_by_manager(
             starts=timer.unit or None,
             due=due,
             period_seconds=period,
+            mark=mark,
         )
         for due, period in ahead_of_now or runs
     ]
@@ -174,15 +176,30 @@ def _calendar_period(timer: ManagerTimer, now: datetime, zones: Zones) -> float 
     return None if None in periods or timer.transient else float("inf")
 
 
-def _user(timer: ManagerTimer, roots: Roots) -> str | None:
-    """The `User=` of the unit that it starts, if its file lies next to the timer's; None if it is not to be seen."""
+def _started_file(timer: ManagerTimer, roots: Roots) -> Path | None:
+    """The file of the unit that it starts, if that lies next to the timer's."""
     places = {"/run/": roots.run, "/etc/": roots.etc, "/usr/": roots.usr}
     for begin, root in places.items():
         if timer.fragment.startswith(begin) and "/" not in timer.unit and timer.unit:
-            path = root / Path(timer.fragment.removeprefix(begin)).with_name(timer.unit)
-            try:
-                user = fields(read_small(path).text).get("User")
-            except (OSError, UnseenError):
-                return None
-            return None if user is None else legible(user, 32)
+            return root / Path(timer.fragment.removeprefix(begin)).with_name(timer.unit)
     return None
+
+
+def _mark(timer: ManagerTimer, roots: Roots) -> str | None:
+    """What the timer is over restarts, by the files of its unit and itself; None: they are not to be seen."""
+    path = None if timer.transient else _started_file(timer, roots)
+    try:
+        times = () if path is None else [status_of(each).st_mtime_ns for each in (path, path.with_name(timer.name))]
+    except OSError:
+        return None
+    return f"{legible(timer.name, 80)} {max(times)}" if times else None
+
+
+def _user(timer: ManagerTimer, roots: Roots) -> str | None:
+    """The `User=` of the unit that it starts, if its file lies next to the timer's; None if it is not to be seen."""
+    path = _started_file(timer, roots)
+    try:
+        user = None if path is None else fields(read_small(path).text).get("User")
+    except (OSError, UnseenError):
+        return None
+    return None if user is None else legible(user, 32)

@@ -56,6 +56,7 @@ class Planned:
     due: datetime | None
     period_seconds: float | None = None
     batch: bool = False  # it waits for a low load from its due time on
+    mark: str | None = None  # what it is, over restarts: another command is another one
 
     def keeps(self, now: datetime, horizons: Horizons) -> Keeps:
         """Whether it keeps the node at that moment."""

@@ -1,6 +1,8 @@
 """The signal `scheduled`: work that people queued for later on this host keeps the node."""
 
-from collections.abc import Callable, Collection
+from collections.abc import Collection
+from datetime import datetime
+from typing import Protocol
 
 from gpuwatch.agent.evidence.base import Moment, Roots, make_finding, several
 from gpuwatch.agent.evidence.scheduled.at_jobs import AtJobs
@@ -15,6 +17,7 @@ from gpuwatch.agent.processes.packages import PackageOwners
 from gpuwatch.model.activity import Evidence, State, WorkOwner
 from gpuwatch.model.evidence_text import LATER
 
+_GAP_SECONDS = 600.0
 _SETTING = "agent.evidence.scheduled"
 _SHARE_OF_DEADLINE = 0.5  # systemctl's, so that the files can still be read when it did not answer
 _CALLED = {
@@ -24,6 +27,22 @@ _CALLED = {
     "user_timers": "users' timers",
     "events": "event units",
 }
+
+
+class Known(Protocol):
+    """What the last days have shown of planned work."""
+
+    def due(self, now: Moment) -> Collection[Planned]:
+        """What used a GPU at this time before."""
+        ...
+
+    def note_due(self, mark: str) -> None:
+        """Take that planned work was due just now."""
+        ...
+
+    def planned_words(self, work: Planned, at: float) -> str | None:
+        """That planned work has come for days without a GPU."""
+        ...
 
 
 class Scheduled:
@@ -42,13 +61,15 @@ class Scheduled:
         deadline_seconds: float,
         systemctl: str | None = None,
         packages: PackageOwners | None = None,
-        due: Callable[[Moment], Collection[Planned]] = lambda _: (),
+        habits: Known | None = None,
     ) -> None:
         """`systemctl` is the program to ask; None: the one on the PATH. `packages` knows the owners of files.
 
-        `due` is what the last days have shown to come at its time.
+        `habits` is what the last days have shown.
         """
-        self._due = due
+        self._habits, self._users = habits, Users(roots)
+        self._awaited: dict[str, datetime] = {}
+        self._looked_at: float | None = None
         self._horizons = Horizons(
             recurring_seconds=settings.horizon,
             once_seconds=settings.once_horizon,
@@ -79,9 +100,12 @@ class Scheduled:
             self._user_timers.read(found, now)
         if "events" in self._sources:
             self._events.read(found, now)
-        found.planned += (learned := self._due(now))
+        learned = [] if self._habits is None else list(self._habits.due(now))
+        found.planned += learned
+        self._note_due(found.planned, now)
+        usual = self._usual(found.planned, now)
         kept = sorted(
-            (each for each in found.planned if each.keeps(now.at, self._horizons) is Keeps.NODE),
+            (each for each in found.planned if each.keeps(now.at, self._horizons) is Keeps.NODE and each not in usual),
             key=lambda each: (each.due is not None, each.due and each.due.timestamp(), each.what),
         )
         if kept:
@@ -104,7 +128,27 @@ class Scheduled:
         if new:
             return (self._recurs(State.OCCUPIED, new, "; what its runs do was not seen yet"),)
         later = [each for each in (*learned, *found.planned) if each in learned or each.persons]
-        return (make_finding(self, State.IDLE, self._nothing(found.planned, now) + self._later(later, now)),)
+        known = "".join(f"; {each.what} {words}" for each, words in list(usual.items())[:2])
+        return (make_finding(self, State.IDLE, self._nothing(found.planned, now) + known + self._later(later, now)),)
+
+    def _note_due(self, planned: Collection[Planned], now: Moment) -> None:
+        """Tell which work was due since the look before, if that was not long ago."""
+        last, self._looked_at = self._looked_at, now.monotonic_seconds
+        next_times = {each.mark: each.due for each in planned if each.mark is not None and each.due is not None}
+        if self._habits is not None and last is not None and now.monotonic_seconds - last <= _GAP_SECONDS:
+            for mark, due in self._awaited.items():
+                if due <= now.at and next_times.get(mark, due) > due:
+                    self._habits.note_due(mark)
+        self._awaited = next_times
+
+    def _usual(self, planned: Collection[Planned], now: Moment) -> dict[Planned, str]:
+        """What of the machine's own has come for days without a GPU, and the words for it."""
+        if self._habits is None:
+            return {}
+        recurring = (each for each in planned if each.period_seconds is not None and not each.persons)
+        own = (each for each in recurring if self._users.machines_own(each.user or "root"))
+        said = ((each, self._habits.planned_words(each, now.at.timestamp())) for each in own)
+        return {each: words for each, words in said if words is not None}
 
     def _waits(self, standing: list[Standing]) -> Evidence:
         owner = WorkOwner(user=standing[0].user, unit=standing[0].unit)

@@ -1,6 +1,7 @@
 """What days have shown of programs decides at a look: hum is the machine's own, and what stays at rest is no work."""
 
 from dataclasses import replace
+from datetime import timedelta
 from pathlib import Path
 
 import pytest
@@ -235,7 +236,7 @@ def test_what_begins_on_a_gpu_without_a_terminal_is_noted_once(host: Host) -> No
 def scheduled(host: Host) -> Evidence:
     """What the signal of queued work says now."""
     settings = ScheduledSettings(sources=())
-    signal = Scheduled(settings, host.host.roots, 5.0, due=host.signal.habits.due)
+    signal = Scheduled(settings, host.host.roots, 5.0, habits=host.signal.habits)
     (found,) = signal.find_evidence(Moment(at=host.host.clock.now(), monotonic_seconds=host.host.clock.monotonic()))
     return found
 
@@ -261,3 +262,64 @@ def test_what_is_due_in_days_is_named_and_keeps_nothing(host: Host) -> None:
     activity = Activity(state=State.IDLE, since=None, held_seconds=0.0, evidence=(found,))
     assert "2 weeks in a row, is due at" in (later_text(activity) or "")
     assert later_text(replace(activity, evidence=())) is None
+
+
+def nightly(host: Host, *, command: str = "/srv/backup.sh", user: str = "root") -> Scheduled:
+    """The signal on a host whose crontab is due in two minutes, each day."""
+    due = host.host.clock.now() + timedelta(minutes=2)
+    host.host.write("etc/passwd", "root:x:0:0::/root:/bin/sh\nalice:x:1001:1001::/home/alice:/bin/sh\n")
+    host.host.write(f"var/spool/cron/crontabs/{user}", f"{due.minute} {due.hour} * * * {command}\n")
+    return Scheduled(ScheduledSettings(), host.host.roots, 5.0, habits=host.signal.habits)
+
+
+def queued(host: Host, signal: Scheduled) -> Evidence:
+    """What the signal of queued work says now."""
+    (found,) = signal.find_evidence(host.host.moment())
+    return found
+
+
+ONE_A_NIGHT = Run(seconds=2400.0, cores=1.5, bytes_per_second=0.0, begun=1)
+
+
+@pytest.mark.parametrize(
+    ("who", "run", "gpu", "now", "says"),
+    [
+        ("nobody: root's backup of forty minutes", ONE_A_NIGHT, False, {}, State.IDLE),
+        ("whose training it begins in a container", ONE_A_NIGHT, True, {}, State.BUSY),
+        ("whose import takes six hours", replace(ONE_A_NIGHT, seconds=21600.0), False, {}, State.BUSY),
+        ("who has changed the line today", ONE_A_NIGHT, False, {"command": "/srv/train.sh"}, State.BUSY),
+        ("alice, whose own crontab it is", ONE_A_NIGHT, False, {"user": "alice"}, State.BUSY),
+    ],
+    ids=lambda each: each if isinstance(each, str) else "",
+)
+def test_a_job_of_each_night_keeps_nothing_after_some_nights_without_a_gpu(
+    host: Host, who: str, run: Run, gpu: bool, now: dict[str, str], says: State
+) -> None:
+    """Before, it keeps its machine by its plan; what the agent saw since its time speaks for it."""
+    user = now.get("user", "root")
+    signal = nightly(host, user=user)
+    assert queued(host, signal).says is State.BUSY
+    host.host.pass_time(180.0)
+    assert queued(host, signal).says is State.BUSY  # it has come once
+    host.look()
+    assert any(key.startswith("plan ") for key in host.signal.habits.week.habits)
+    host.remember(run, gpu=gpu)
+    if "command" in now:
+        signal = nightly(host, **now)
+    found = queued(host, signal)
+    assert found.says is says, who
+    if says is State.IDLE:
+        assert "root's cron job (line 1) has run each day for 4 days without a GPU" in (found.note or "")
+
+
+def test_what_begins_on_a_gpu_after_its_time_counts_for_a_planned_job(host: Host) -> None:
+    """It has a container begun: nothing of that is its child."""
+    signal = nightly(host)
+    queued(host, signal)
+    host.host.pass_time(180.0)
+    queued(host, signal)
+    host.look()
+    host.put(700, "python3", age=5.0, uid=1001, cgroup=CONTAINER)
+    host.look(frozenset({700}))
+    (habit,) = (each for key, each in host.signal.habits.week.habits.items() if key.startswith("plan "))
+    assert habit.gpu_at is not None
