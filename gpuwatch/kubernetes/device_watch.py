@@ -70,10 +70,10 @@ class DeviceWatch:
             self._follow(f"{_GROUP}/{version}", wait_seconds)
 
     def devices(self) -> Devices:
-        """What they show."""
+        """What claims, classes and slices show now."""
         if self._claims is None or self._classes is None or self._slices is None:
             return Devices(doubt=self._doubt)
-        return Devices.of(
+        return Devices.from_facts(
             self._claims.kept.all(), self._classes.kept.all(), tuple(self._slices.kept.all()), self._why_unknown()
         )
 

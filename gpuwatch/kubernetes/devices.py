@@ -98,7 +98,7 @@ class PodDevices:
 
 
 def claim_facts(claim: ClaimObject) -> DeviceClaimFacts:
-    """Of a claim."""
+    """What a claim asks for, and was given."""
     meta, status = claim.metadata, claim.status
     asked = (claim.spec.devices.requests if claim.spec is not None and claim.spec.devices is not None else None) or ()
     given = status.allocation.devices if status is not None and status.allocation is not None else None
@@ -110,7 +110,7 @@ def claim_facts(claim: ClaimObject) -> DeviceClaimFacts:
         name=meta.name,
         uid=meta.uid,
         version=version_of(meta),
-        wants=tuple(wants for each in asked if (wants := _wanted(each)) is not None),
+        wants=tuple(wants for each in asked if (wants := _wanted_by(each)) is not None),
         devices=frozenset(
             (intern(each.driver), each.pool, each.device)
             for each in ((given.results if given is not None else None) or ())
@@ -166,7 +166,7 @@ class Devices:
     _sharing: Mapping[_DeviceKey, int] = field(default_factory=dict)  # claims of a device
 
     @classmethod
-    def of(
+    def from_facts(
         cls,
         claims: Iterable[DeviceClaimFacts],
         classes: Iterable[ClassFacts],
@@ -193,7 +193,7 @@ class Devices:
             _on_node={
                 node: {driver: float(count) for driver, count in found.items()} for node, found in on_node.items()
             },
-            _gpus_on={node: _offered(found) for node, found in gpus_on.items() if found},
+            _gpus_on={node: _offered_gpus(found) for node, found in gpus_on.items() if found},
             _sharing=Counter(key for each in known.values() for key in each.devices or ()),
         )
 
@@ -276,7 +276,7 @@ class Devices:
         )
 
 
-def _wanted(request: Request) -> WantedDevices | None:
+def _wanted_by(request: Request) -> WantedDevices | None:
     """A request; None: it wants access for administrators."""
     exact = request.exactly or request
     if request.first_available:
@@ -310,7 +310,7 @@ def _text(attributes: Mapping[str, Attribute], name: str) -> str:
     return next((each.string or "" for key, each in attributes.items() if key.rpartition("/")[2] == name), "")
 
 
-def _offered(devices: Sequence[DeviceFacts]) -> float:
+def _offered_gpus(devices: Sequence[DeviceFacts]) -> float:
     """Rule 5: parts of a GPU that is a device itself are other ways to give it away."""
     whole = {each.uuid for each in devices if not each.part}
     return sum(each.gpus for each in devices if not each.part or each.uuid not in whole)

@@ -105,7 +105,7 @@ class Picture:
         daemon = pod.mirror or (pod.owner is not None and pod.owner.kind in _DAEMONS)
         if snoozed is not None and (workload.snoozed_until is None or snoozed > workload.snoozed_until):
             workload = replace(workload, snoozed_until=snoozed)
-        claimed = self._claimed(pod)
+        claimed = self._claimed_devices(pod)
         return Pod(
             namespace=pod.namespace,
             name=pod.name,
@@ -125,7 +125,7 @@ class Picture:
             loses_local_data=_nearest(levels, LOSES_LOCAL_DATA) == "true",
             protected=self._why_protected(pod) or workload.protected,
             unschedulable=pod.unschedulable,
-            placement=_placed(pod, claimed),
+            placement=_placement_with_devices(pod, claimed),
             refused_by=refusal(pod, self.budgets.get(pod.namespace, ())),
             vital=vital_clause(pod, self.own_uids, daemon=daemon),
             devices=pod.devices,
@@ -133,7 +133,7 @@ class Picture:
             gpu_uuids=claimed.uuids,
         )
 
-    def _claimed(self, pod: PodFacts) -> PodDevices:
+    def _claimed_devices(self, pod: PodFacts) -> PodDevices:
         """What it has or wants of GPUs, those of its claims included; `gpus` of the facts has one for each claim."""
         requested = pod.gpus - len(pod.device_claims)
         return self.devices.with_requests(pod.namespace, pod.uid, requested, pod.device_claims, pod.extended_claim)
@@ -270,7 +270,7 @@ class _Top:
     chain: Chain
 
 
-def _placed(pod: PodFacts, claimed: PodDevices) -> Placement | None:
+def _placement_with_devices(pod: PodFacts, claimed: PodDevices) -> Placement | None:
     """Where a pending pod may go, with the devices that it claims."""
     if pod.placement is None or not claimed.wanted:
         return pod.placement

@@ -27,6 +27,7 @@ OWN = {
     "gpuwatch.agent.control": "the agent's own socket, which answers root",
     "gpuwatch.agent.devices.capture": "recordings that the agent itself made",
     "gpuwatch.agent.devices.messages": "the agent's own probe; counters of bytes take all 64 bits",
+    "gpuwatch.agent.evidence.habits": "the agent's own file",
     "gpuwatch.agent.health.watch": "the agent's own file",
     "gpuwatch.agent.launch": "the agent's own process",
     "gpuwatch.agent.metadata.state_file": "the agent's own file",
@@ -42,6 +43,7 @@ OWN = {
     "gpuwatch.money.prices.fetch": "our own file",
     "gpuwatch.money.prices.http": "a price list: its numbers stay texts, and each row is judged by itself",
     "gpuwatch.money.report.history": "the ledger's own records",
+    "gpuwatch.runtime.installed": "what pip noted beside the package",
     "gpuwatch.runtime.json_document": "read_json itself",
 }
 

@@ -41,7 +41,7 @@ def holding(node: Node, pod: Pod) -> Holding | None:
     verdict, known = node.verdict, node.kubernetes
     if verdict is None or not verdict.gpus:
         return None
-    if pod.gpu_uuids is not None and (claimed := _claimed(verdict, pod.gpu_uuids)):
+    if pod.gpu_uuids is not None and (claimed := _claimed_gpus(verdict, pod.gpu_uuids)):
         return Holding(sure=claimed)
     name = str(pod)
     named = tuple(gpu for gpu in verdict.gpus if name in gpu.pods)
@@ -91,7 +91,7 @@ def _is_listed(verdict: NodeVerdict) -> bool:
     return verdict.other_pods is None and any(gpu.pods for gpu in verdict.gpus)
 
 
-def _claimed(verdict: NodeVerdict, uuids: tuple[str, ...]) -> tuple[GpuVerdict, ...]:
+def _claimed_gpus(verdict: NodeVerdict, uuids: tuple[str, ...]) -> tuple[GpuVerdict, ...]:
     """The GPUs of these uuids; no GPU, where the agent does not see each of them."""
     found = tuple(gpu for gpu in verdict.gpus if gpu.uuid in uuids)
     return found if len(found) == len(set(uuids)) else ()

@@ -44,7 +44,7 @@ SLICES = (
 def the_devices(*claims: Object, slices: tuple[Object, ...] = SLICES, doubt: str | None = None) -> Devices:
     """All of these in a cluster."""
     made = (slice_facts(msgspec.json.decode(json.dumps(each), type=SliceObject)) for each in slices)
-    return Devices.of(
+    return Devices.from_facts(
         [claim_facts(msgspec.json.decode(json.dumps(each), type=ClaimObject)) for each in claims],
         [class_facts(msgspec.json.decode(json.dumps(each), type=ClassObject)) for each in CLASSES],
         [each for each in made if each is not None],
