@@ -17,6 +17,7 @@ from pathlib import Path
 from gpuwatch.agent.attribution.grpc import CallError, call
 from gpuwatch.agent.attribution.pod_resources import METHOD, TIMEOUT_SECONDS, parse_list
 from gpuwatch.runtime.clock import Clock, SystemClock
+from gpuwatch.runtime.printable import printable_text
 
 EVERY_SECONDS = 10.0
 MOST_BYTES = 16 * 1024 * 1024
@@ -64,7 +65,7 @@ def main(words: list[str]) -> None:
         trouble = write_list(socket, file, clock)
         if trouble != said:
             with contextlib.suppress(OSError):
-                sys.stderr.write(f"{trouble or 'the list of the kubelet is written'}\n")
+                sys.stderr.write(f"{printable_text(trouble or 'the list of the kubelet is written')}\n")
         said = trouble
         wait.wait(EVERY_SECONDS)
 

@@ -8,7 +8,17 @@ from pathlib import Path
 
 from tests.support.paths import ROOT
 
-FOLDERS = ("gpuwatch/", "tools/", "tests/", "docs/", "examples/", "alerts/", "deploy/kustomize/", "pyproject.toml")
+FOLDERS = (
+    "gpuwatch/",
+    "tools/",
+    "tests/",
+    "docs/",
+    "examples/",
+    "alerts/",
+    "deploy/helm/",
+    "deploy/kustomize/",
+    "pyproject.toml",
+)
 _CACHES = {"__pycache__", ".hypothesis", ".pytest_cache"}
 
 
