@@ -12,7 +12,7 @@ from typing import Generic
 
 import msgspec
 
-from gpuwatch.clouds.errors import CloudError, CloudUnavailableError
+from gpuwatch.clouds.errors import AuthFailedError, CloudError, CloudUnavailableError
 from gpuwatch.kubernetes.client import Api
 from gpuwatch.kubernetes.errors import GONE, GoneError, Status, refusal
 from gpuwatch.kubernetes.kept import F, Kept
@@ -120,7 +120,9 @@ class Watch(Generic[F]):
         """Nothing was heard; said once in the log."""
         if not self._ended.is_set():
             if self.failure is None or str(self.failure) != str(failure):
-                _LOG.log(self.level, "The API server shows nothing of %s: %s", self.path, failure)
+                refused = self.listed and isinstance(failure, AuthFailedError)  # what is shown no more would be missed
+                level = logging.WARNING if refused else self.level
+                _LOG.log(level, "The API server shows nothing of %s: %s", self.path, failure)
             self.failure = failure
 
     def _well(self) -> None:

@@ -7,7 +7,7 @@ from functools import cache
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from gpuwatch.kubernetes.calls import DISRUPTION_BUDGETS, NAMESPACES, NODES, PODS
+from gpuwatch.kubernetes.calls import CLAIMS, DISRUPTION_BUDGETS, NAMESPACES, NODES, PODS, VOLUMES
 from gpuwatch.model.decision import Status, Verb
 from tests.support.builders.fleet import LIVES
 from tests.support.builders.sick_cluster import (
@@ -25,7 +25,7 @@ from tests.support.builders.sick_parts import NASTY, SICK, places, spoiled
 # Which object it is and where it stands: an API server has this in letters and digits, whoever made the object.
 WHO: list[Path] = [("metadata", part) for part in ("name", "namespace", "uid", "resourceVersion")]
 WHO += [("metadata",), ("spec",), ("spec", "nodeName")]
-KINDS = (PODS, REPLICA_SETS, DEPLOYMENTS, NAMESPACES, NODES, DISRUPTION_BUDGETS)
+KINDS = (PODS, REPLICA_SETS, DEPLOYMENTS, NAMESPACES, NODES, DISRUPTION_BUDGETS, CLAIMS, VOLUMES)
 PLACES = [(kind, path) for kind in KINDS for path in json_places(SICK_ONES[kind]) if path and path not in WHO]
 JSON = (
     *(b"9" * 400, b"1e400", b"-1e400", b"18446744073709551616", b"-9223372036854775809", b"9007199254740993", b"-1"),

@@ -6,7 +6,7 @@ from dataclasses import dataclass, field, replace
 from typing import Any
 from zoneinfo import ZoneInfo
 
-from gpuwatch.kubernetes.calls import DISRUPTION_BUDGETS, NAMESPACES, NODES, PODS
+from gpuwatch.kubernetes.calls import CLAIMS, DISRUPTION_BUDGETS, NAMESPACES, NODES, PODS, VOLUMES
 from gpuwatch.model.fleet import Node, NodeReport
 from gpuwatch.model.kubernetes import IDLE_ACTION, OWNER, ClusterView
 from gpuwatch.money.accounting.metering import Metering
@@ -43,6 +43,37 @@ def _registered(made: Object, uid: str) -> Object:
     return {**made, "metadata": {**made["metadata"], **told}}
 
 
+def _claim(namespace: str, name: str, volume: str) -> Object:
+    """A claim on a network disk."""
+    meta = {"name": name, "namespace": namespace}
+    spec = {"volumeName": volume, "accessModes": ["ReadWriteOnce"]}
+    return {
+        "apiVersion": "v1",
+        "kind": "PersistentVolumeClaim",
+        "metadata": meta,
+        "spec": spec,
+        "status": {"phase": "Bound"},
+    }
+
+
+def _volume(namespace: str, claim: str, name: str) -> Object:
+    """That disk, which any machine of its zone can mount."""
+    zone = {"key": "zone", "operator": "In", "values": ["a"]}
+    spec = {
+        "csi": {"driver": "ebs.csi.aws.com"},
+        "claimRef": {"namespace": namespace, "name": claim},
+        "persistentVolumeReclaimPolicy": "Delete",
+        "nodeAffinity": {"required": {"nodeSelectorTerms": [{"matchExpressions": [zone]}]}},
+    }
+    return {
+        "apiVersion": "v1",
+        "kind": "PersistentVolume",
+        "metadata": {"name": name},
+        "spec": spec,
+        "status": {"phase": "Bound"},
+    }
+
+
 def _objects(namespace: str, pod: str, node: str) -> dict[str, Object]:
     """A Deployment with one pod on that node, and all that stands above it, by the path of its list."""
     may_end = {IDLE_ACTION: "scale-to-zero", OWNER: f"owner of {namespace}"}
@@ -50,7 +81,11 @@ def _objects(namespace: str, pod: str, node: str) -> dict[str, Object]:
     replicas = _registered(replica_set_object(namespace, "serve-1", owner=deployment), f"uid-{namespace}-replicas")
     made = pod_object(namespace, pod, node=node, gpus=1, owner=replicas, labels={"app": "serve"}, annotations=may_end)
     made["spec"] |= {"tolerations": [{"key": "gpu", "operator": "Exists"}], "nodeSelector": {"zone": "a"}}
-    made["spec"]["volumes"] = [{"name": "shm", "emptyDir": {"medium": "Memory"}}]
+    claim, volume = f"{namespace}-data", f"pv-{namespace}"
+    made["spec"]["volumes"] = [
+        {"name": "shm", "emptyDir": {"medium": "Memory"}},
+        {"name": "data", "persistentVolumeClaim": {"claimName": claim}},
+    ]
     home = {"apiVersion": "v1", "kind": "Namespace", "metadata": {"name": namespace, "annotations": {OWNER: "team"}}}
     return {
         PODS: _registered(made, f"uid-{namespace}-pod"),
@@ -58,6 +93,8 @@ def _objects(namespace: str, pod: str, node: str) -> dict[str, Object]:
         DEPLOYMENTS: deployment,
         NAMESPACES: _registered(home, f"uid-{namespace}"),
         NODES: _registered(node_object(node, gpus=1, taints=[{"key": "gpu", "effect": "NoSchedule"}]), f"uid-{node}"),
+        CLAIMS: _registered(_claim(namespace, claim, volume), f"uid-{claim}"),
+        VOLUMES: _registered(_volume(namespace, claim, volume), f"uid-{volume}"),
         DISRUPTION_BUDGETS: _registered(
             budget_object(namespace, "budget", app="serve", allowed=1), f"uid-{namespace}-budget"
         ),

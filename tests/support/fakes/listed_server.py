@@ -9,7 +9,7 @@ from typing import Any, cast
 
 import msgspec
 
-from gpuwatch.kubernetes.calls import DISRUPTION_BUDGETS, NAMESPACES, NODES, PODS
+from gpuwatch.kubernetes.calls import CLAIMS, DISRUPTION_BUDGETS, NAMESPACES, NODES, PODS, VOLUMES
 from gpuwatch.kubernetes.client import Api
 from gpuwatch.kubernetes.cluster import ApiCluster
 from gpuwatch.kubernetes.settings import KubernetesSettings
@@ -21,7 +21,7 @@ OWNERS = {
     "/apis/apps/v1/replicasets": "ReplicaSet",
     "/apis/apps/v1/deployments": "Deployment",
 }
-LISTS = (NODES, PODS, NAMESPACES, DISRUPTION_BUDGETS, *OWNERS)
+LISTS = (NODES, PODS, NAMESPACES, DISRUPTION_BUDGETS, VOLUMES, CLAIMS, *OWNERS)
 
 
 @dataclass(slots=True)
@@ -30,6 +30,11 @@ class _Connection:
 
     server: str = "https://listed"
     behind_seconds: float = 0.0
+
+    @property
+    def credentials(self) -> Any:  # noqa: ANN401  a login's
+        """Without a token."""
+        return SimpleNamespace(show=lambda: SimpleNamespace(headers={}))
 
 
 class ListedServer(Api):
@@ -45,7 +50,9 @@ class ListedServer(Api):
         """A list, or the kinds of a version."""
         del query, accept
         if path in LISTS:
-            return b'{"kind":"List","metadata":{"resourceVersion":"7"},"items":[%b]}' % b",".join(self._items[path])
+            return b'{"kind":"List","metadata":{"resourceVersion":"7"},"items":[%b]}' % b",".join(
+                self._items.get(path, ())
+            )
         kinds = [(each.rpartition("/")[2], name) for each, name in OWNERS.items() if each.startswith(f"{path}/")]
         made = [{"name": plural, "kind": name, "namespaced": True} for plural, name in kinds]
         return msgspec.json.encode({"resources": made})

@@ -131,9 +131,12 @@ def test_silent_agents_do_not_hold_up_the_others(caplog: pytest.LogCaptureFixtur
             turns.append(agents.asked)
             agents.asked = []
             fleet = source.observe(nodes)
-        fleet, agents.asked = source.observe(nodes), []
-        fleet = source.observe(nodes)
-        last = list(agents.asked)
+        for _ in range(10):  # a slow machine may let one that answers be late
+            agents.asked = []
+            fleet = source.observe(nodes)
+            last = list(agents.asked)
+            if set(last[:4]) == set(names[20:]) and all(node.verdict for node in fleet.nodes[20:]):
+                break
         agents.over.set()
 
     assert [node.verdict is not None for node in fleet.nodes] == [False] * 20 + [True] * 4
