@@ -1,6 +1,6 @@
 """Whether the pods of nodes that may be emptied are sure to run elsewhere, asked once a round for all of them."""
 
-from collections.abc import Iterator, Mapping
+from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import replace
 
 from gpuwatch.model.activity import State
@@ -8,11 +8,14 @@ from gpuwatch.model.decision import LedgerView
 from gpuwatch.model.fleet import Fleet, Node, NodeState
 from gpuwatch.model.kubernetes import KubernetesNode, Pod
 from gpuwatch.model.placing import Room
+from gpuwatch.model.readable import how_many
 from gpuwatch.policies import PoolRules
 from gpuwatch.policies.kubernetes import obstacles
 from gpuwatch.policies.kubernetes.elsewhere import why_stranded
 
 _LATE = "it came a moment ago, and where else it fits is not known"
+# Pods that are looked at in a round, times the nodes that each may go to: some three seconds of a processor.
+_MOST_LOOKS = 3_000_000
 
 
 def with_places(fleet: Fleet, room: Room | None, ledger: LedgerView, rules: Mapping[str, PoolRules]) -> Fleet:
@@ -22,10 +25,15 @@ def with_places(fleet: Fleet, room: Room | None, ledger: LedgerView, rules: Mapp
     machines = [node for node in fleet.nodes if node.kubernetes is not None]
     going = sorted((node for node in machines if _is_going(node, ledger)), key=lambda node: _order(node, ledger))
     names = {node.id for node in going}
-    asked = [node for node in machines if node.id not in names and _may_go(node, rules)]
+    idle = [node for node in machines if node.id not in names and _may_go(node, rules)]
+    idle.sort(key=lambda node: (-node.activity.held_seconds, node.id))
+    going, asked, later = _within_reach(going, idle, max(1, _MOST_LOOKS // max(1, len(room.places))))
     closed = [known.name for node in machines if node.state is not NodeState.RUNNING for known in _node_objects(node)]
     why = why_stranded(room, [_leaving(node) for node in going], [_leaving(node) for node in asked], closed)
-    judged = names | {node.id for node in asked}
+    before = how_many(len(going) + len(asked), "node")
+    put_off = f"where else it fits is not known yet: its node comes after {before}, and a round has no time for more"
+    why = {**why, **{uid: put_off for node in later for uid in _leaving(node)[1]}}
+    judged = {node.id for node in (*going, *asked, *later)}
     nodes = tuple(_with_reasons(node, why) if node.id in judged else node for node in fleet.nodes)
     told = {known.uid: known for node in nodes for known in _node_objects(node)}
     view = replace(fleet.cluster, nodes=tuple(told.get(each.uid, each) for each in fleet.cluster.nodes))
@@ -39,6 +47,26 @@ def with_former_reasons(now: KubernetesNode, before: KubernetesNode) -> Kubernet
     said = {pod.uid: pod.stranded for pod in before.pods}
     pods = tuple(replace(pod, stranded=said.get(pod.uid, _LATE)) if _moves(pod) else pod for pod in now.pods)
     return replace(now, pods=pods, placed=True)
+
+
+def _within_reach(
+    going: Sequence[Node], idle: Sequence[Node], most_pods: int
+) -> tuple[list[Node], list[Node], list[Node]]:
+    """The nodes that are judged now: those with a notice, then the others in their order; and those of a later round.
+
+    A node without pods that move costs nothing, and waits for nobody.
+    """
+    first, second, later = list[Node](), list[Node](), list[Node]()
+    pods = 0
+    for chosen, nodes in ((first, going), (second, idle)):
+        for node in nodes:
+            moving = len(_leaving(node)[1])
+            if moving and pods and pods + moving > most_pods:
+                later.append(node)
+                continue
+            pods += moving
+            chosen.append(node)
+    return first, second, later
 
 
 def _is_going(node: Node, ledger: LedgerView) -> bool:

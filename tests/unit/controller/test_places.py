@@ -2,6 +2,9 @@
 
 from dataclasses import replace
 
+import pytest
+
+from gpuwatch.controller.observe import places
 from gpuwatch.controller.observe.places import with_former_reasons
 from gpuwatch.model.activity import State
 from gpuwatch.model.decision import Verb
@@ -109,6 +112,23 @@ def test_of_two_nodes_that_count_on_one_place_one_goes() -> None:
 
     assert len(desk.cluster.evicted) == 1
     assert len(desk.calls("cordon")) == 1
+
+
+def test_what_a_round_cannot_look_at_waits_for_a_later_one(monkeypatch: pytest.MonkeyPatch) -> None:
+    """A thousand idle nodes do not hold up a round; the others follow once the first are gone."""
+    monkeypatch.setattr(places, "_MOST_LOOKS", 1)
+    desk = a_busy_neighbour(a_pod())
+    desk.fleet.put(a_node("i-3", State.IDLE, 7200.0, managed_by="EKS cluster prod"))
+    desk.cluster.put(a_kubernetes_node("node-3"))
+    desk.cluster.bind("node-3", a_pod("web-3"))
+    show_room(desk, 3 * _CORES)
+    nodes = desk.round(300.0).observation.fleet.nodes
+    told = [pod.stranded for node in nodes if node.kubernetes is not None for pod in node.kubernetes.pods]
+    assert [why.partition(",")[0] for why in told if why is not None] == [
+        "where else it fits is not known yet: its node comes after 1 node"
+    ]
+    rounds(desk, 3 * _CORES, number=40)
+    assert {node for _, node in desk.calls("drain")} == {"node-1", "node-3"}
 
 
 def test_of_a_pod_that_came_since_nobody_knows_where_it_fits() -> None:
