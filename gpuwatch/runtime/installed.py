@@ -7,7 +7,7 @@ from collections.abc import Mapping
 from enum import Enum
 from pathlib import Path
 from typing import Any
-from urllib.parse import urlsplit, urlunsplit
+from urllib.parse import unquote, urlsplit, urlunsplit
 
 import gpuwatch
 
@@ -71,7 +71,7 @@ def _checkout(folder: Path, origin: Mapping[str, Any]) -> Path | None:
     if _is_checkout(folder):
         return folder
     url = urlsplit(str(origin.get("url", "")))
-    made_of = Path(url.path)
+    made_of = Path(unquote(url.path))
     return made_of if url.scheme == "file" and "dir_info" in origin and _is_checkout(made_of) else None
 
 
@@ -87,7 +87,7 @@ def _requirement(folder: Path, origin: Mapping[str, Any], extra: str) -> str:
     url = urlsplit(str(origin.get("url", "")))
     named = f"{DISTRIBUTION}[{extra}]"
     if url.scheme == "file":
-        return f"{named} @ {url.geturl()}" if Path(url.path).exists() else named
+        return f"{named} @ {url.geturl()}" if Path(unquote(url.path)).exists() else named
     if not url.netloc:
         return named
     versioned = origin.get("vcs_info")

@@ -67,7 +67,7 @@ def test_a_clone_is_installed_from_its_folder() -> None:
 def test_what_pip_copied_from_a_clone_is_installed_from_there(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     """Also where its path needs quotes of its own."""
     place = checkout(tmp_path / "it's here")
-    noted(monkeypatch, {"url": place.as_uri().replace("%20", " ").replace("%27", "'"), "dir_info": {}})
+    noted(monkeypatch, {"url": place.as_uri(), "dir_info": {}})
 
     assert (
         subprocess.run(
@@ -111,7 +111,8 @@ def test_a_wheel_is_installed_from_where_it_came(
 @pytest.mark.usefixtures("copy")
 def test_a_wheel_in_a_file_that_is_still_there_is_used(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     """The index need not have it."""
-    wheel = tmp_path / "gpuwatch_fleet-1.0.0-py3-none-any.whl"
+    wheel = tmp_path / "our wheels/gpuwatch_fleet-1.0.0-py3-none-any.whl"
+    wheel.parent.mkdir()
     wheel.touch()
     noted(monkeypatch, {"url": wheel.as_uri(), "archive_info": {}})
 
