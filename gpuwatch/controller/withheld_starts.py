@@ -119,7 +119,7 @@ def _record(parts: ControllerContext, observation: Observation, node_id: str, fo
     node = observation.fleet.find(node_id)
     pool = "" if node is None else node.pool
     why = found.why or "its cloud did not answer the start, and shows it stopped"
-    sentence = f"Pool {pool} wants it to run since {format_time(found.since)}, and it is not started: {why}."
+    sentence = f"Pool {pool} has wanted it to run since {format_time(found.since)}, and it is not started: {why}."
     made = Record(
         verb=Verb.LEFT_ALONE,
         node_id=node_id,

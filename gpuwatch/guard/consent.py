@@ -89,7 +89,7 @@ def approval(case: Subject) -> Finding:
 def not_notified(case: Subject) -> Finding:
     """Refuses a removal unless a notification reached somebody a whole grace period before.
 
-    A tag on a machine that nobody looks at is not enough. The grace (`pools.<name>.idle.grace_period`, or
+    A tag is not enough: the owner may never look at the machine. The grace (`pools.<name>.idle.grace_period`, or
     `owner_grace_period` of an occupied, parked or stalled node) counts from the first notification about this notice
     that a receiver in `notify.receivers` accepted (docs/notifications.md). Accepted means that the mail server, Slack
     or the web hook took it. Whether somebody read it cannot be known.

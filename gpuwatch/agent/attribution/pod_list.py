@@ -34,7 +34,7 @@ def write_list(socket: Path, file: Path, clock: Clock) -> str | None:
         new.chmod(0o644)
         new.replace(file)
     except (CallError, OSError, ValueError) as error:
-        return f"the kubelet's list at {socket} is not to be had: {error}"
+        return f"the kubelet's list at {socket} cannot be read: {error}"
     return None
 
 

@@ -1,8 +1,7 @@
 """Who made a systemd unit: a package, the administrator, or `systemd-run`; what it starts.
 
-Where its file lies says so, and the databases of packages: a file in /usr/lib that nobody's package brought is the
-administrator's. A generator's file has the owner of the script in
-/etc/init.d that it was made of.
+Where its file lies says so, and the databases of packages: a file in /usr/lib that no package brought is the
+administrator's. A generator's file has the owner of the script in /etc/init.d that it was made of.
 """
 
 import re

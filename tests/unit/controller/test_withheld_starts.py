@@ -101,7 +101,7 @@ def test_a_machine_that_its_account_does_not_show_is_told_about_as_well() -> Non
 
     (only,) = told(desk)
     assert (only.node_id, only.owner) == ("i-0", "ann")
-    assert only.why.startswith("Pool default wants it to run since ")
+    assert only.why.startswith("Pool default has wanted it to run since ")
     assert only.why.endswith(f"and it is not started: its cloud does not show it: {silence}.")
     assert {node.id for node in desk.fleet.nodes_.values() if node.state is NodeState.RUNNING} == {"i-1", "i-2"}
 

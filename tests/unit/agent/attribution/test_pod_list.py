@@ -47,8 +47,8 @@ def test_without_the_kubelet_the_list_stays_as_it_was(tmp_path: Path, kubelet: K
     before = file.read_bytes()
     kubelet.answer = lambda _: b"\xff\xff"
 
-    assert "not to be had" in (write_list(kubelet.path, file, SystemClock()) or "")
-    assert "not to be had" in (write_list(tmp_path / "none", file, SystemClock()) or "")
+    assert "cannot be read" in (write_list(kubelet.path, file, SystemClock()) or "")
+    assert "cannot be read" in (write_list(tmp_path / "none", file, SystemClock()) or "")
     assert file.read_bytes() == before
 
 
