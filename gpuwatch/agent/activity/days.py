@@ -66,8 +66,8 @@ class Habit:
         return max((each.day for each in self.days), default=0)
 
     def had_gpu(self, at: float) -> bool:
-        """Whether it held a GPU within the week before, or after it by a clock that was set back since."""
-        return self.gpu_at is not None and abs(at - self.gpu_at) <= KEPT_DAYS * DAY_SECONDS
+        """Whether it held a GPU within the week before, or at any time to come by a clock that was set back since."""
+        return self.gpu_at is not None and at - self.gpu_at <= KEPT_DAYS * DAY_SECONDS
 
     def worth(self, at: float) -> tuple[bool, int, int]:
         """What is kept before others where there are too many: users of GPUs, what is here, what has long been here."""

@@ -111,6 +111,16 @@ def test_a_gpu_within_the_week_makes_it_work_and_is_forgotten_after_it() -> None
     assert days_of(5, week=week, first=4).hum_of(REPORT, USUAL, at_noon(9)) is not None
 
 
+def test_a_gpu_that_was_held_by_a_clock_ahead_still_counts() -> None:
+    """The machine's clock was a month ahead and was set right: when the GPU was held nobody knows."""
+    ahead = EMPTY.after_look(at_noon(30), 0.0, {REPORT: USUAL}, {REPORT})
+    week = days_of(4, week=ahead)
+
+    assert REPORT in week.habits
+    assert week.hum_of(REPORT, USUAL, at_noon(4)) is None
+    assert week.steady_words(REPORT, STEADY, at_noon(4)) is None
+
+
 def test_a_clock_that_jumps_makes_no_days() -> None:
     """Three jumps ahead within an hour: none of these days was watched."""
     week = EMPTY
