@@ -102,6 +102,7 @@ def slurmd_running(made: RealSlurm, name: str) -> Iterator[None]:
     """The slurmd of a node; its machine is off where the block ends."""
     with _running(made, "slurmd", "-N", name, "-d", str(made.folder / "stepd")):
         yield
+        _end_jobs(made, f"--nodelist={name}", "--state=RUNNING")
 
 
 @contextmanager
@@ -135,7 +136,15 @@ def slurm_running(folder: Path, more: str = "") -> Iterator[RealSlurm]:
             made.run("update", f"NodeName=gpu-{number}", "State=IDLE")
         eventually(lambda: made.state("gpu-5") == "IDLE", (folder / "slurmd.output").read_text)
         yield made
-        made.command("scancel", "--user", user)
+        _end_jobs(made, f"--user={user}")
+
+
+def _end_jobs(made: RealSlurm, *which: str) -> None:
+    """Cancel them and wait for their ends: without its slurmd a step would outlive the test."""
+    where = [each for each in which if each.startswith("--nodelist")]
+    made.command("scancel", *which)
+    asked = ("squeue", "--noheader", *where, "--states=RUNNING,COMPLETING")
+    eventually(lambda: not made.command(*asked).strip(), lambda: made.command(*asked))
 
 
 def _script(path: Path, libraries: str, program: Path) -> None:
