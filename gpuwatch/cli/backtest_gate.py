@@ -123,7 +123,7 @@ def may_be_kept(trial: Trial, asked: Asked, regret: float, check_hours: float | 
     """
     from gpuwatch.ledger import Ledger
     from gpuwatch.model.duration import format_duration
-    from gpuwatch.simulate.backtest.verdict import REGRET_SECONDS
+    from gpuwatch.policies.idle_timeout.break_even import REGRET_SECONDS
 
     if regret != REGRET_SECONDS:
         raise click.UsageError(f"--keep goes by --regret {format_duration(REGRET_SECONDS)}; leave it out")

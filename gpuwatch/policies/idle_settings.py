@@ -55,6 +55,14 @@ class IdleRules:
             "of the machine's hour that is more waiting."
         ),
     ] = Decimal(0)
+    waiting_usd_per_hour: Annotated[
+        Decimal,
+        Ge(0),
+        Setting(
+            "What an hour costs in which somebody waits for a machine that was stopped too soon: half of an engineer's "
+            "hour of $120. 0: nobody waits, as in batch pools."
+        ),
+    ] = Decimal(60)
     demand: Annotated[
         dict[str, Annotated[str, MinLen(1)]],
         Setting(

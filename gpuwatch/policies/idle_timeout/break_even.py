@@ -6,9 +6,12 @@ Rules, all of them:
 2. A restart costs its machine time, as set or as measured, and what it costs in money besides divided by the machine's
    price.
 3. While capacity is scarce a restart costs more: half as much again for each recent capacity error, up to three times.
+4. A stop is regretted if its machine is needed again within a quarter of an hour: somebody may still have been there,
+   and waits for as long as a restart takes. That time has a price of its own, `waiting_usd_per_hour`.
 """
 
 from dataclasses import dataclass
+from decimal import Decimal
 from typing import Literal
 
 from gpuwatch.model.duration import format_duration
@@ -18,6 +21,7 @@ from gpuwatch.policies.idle_timeout.restart_times import ENOUGH
 MINIMUM_WAIT_SECONDS = 60.0  # no notice comes sooner, however little a restart costs or a budget leaves
 LONGEST = 4.0  # restarts' cost, past which no guess keeps a node
 UNMEASURED_SECONDS = 600.0  # until enough starts are measured
+REGRET_SECONDS = 900.0  # a need so soon after a stop makes the stop a regretted one
 _MORE_PER_ERROR = 0.5
 _MOST = 3.0
 
@@ -68,3 +72,8 @@ def restart_seconds(
     if usd_per_hour is None or usd_per_hour <= 0:
         return None
     return (machine_seconds + usd / usd_per_hour * 3600) * scarcity
+
+
+def waiting_usd(seconds: float, usd_per_hour: Decimal) -> Decimal:
+    """Price the time for which somebody waits: of a regretted stop, how long the machine's restart takes."""
+    return usd_per_hour * Decimal(repr(max(0.0, seconds))) / 3600

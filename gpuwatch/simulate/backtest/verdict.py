@@ -14,11 +14,11 @@ from gpuwatch.model.duration import format_duration
 from gpuwatch.model.orders import BacktestRecord
 from gpuwatch.policies import PoolRules
 from gpuwatch.policies.fingerprint import fingerprint
+from gpuwatch.policies.idle_timeout.break_even import REGRET_SECONDS
 from gpuwatch.simulate.backtest.compare import Policy
 from gpuwatch.simulate.backtest.pool_rules import trials
 from gpuwatch.simulate.backtest.report import Backtest, Line
 
-REGRET_SECONDS = 900.0
 MOST_REGRETTED_RATIO = 0.25
 
 

@@ -30,6 +30,7 @@ OTHERS: dict[str, Any] = {
     "fresh_timeout": 900.0,
     "restart_cost": 300.0,
     "restart_usd": Decimal("0.01"),
+    "waiting_usd_per_hour": Decimal(0),
     "demand": {"queue": "pending_jobs"},
     "hints": {"free": "free_gpus"},
     "grace_period": 0.0,
