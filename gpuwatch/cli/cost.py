@@ -63,7 +63,7 @@ def cost(  # noqa: PLR0913  one for each option
     if context.invoked_subcommand is not None:
         context.obj = path
         return
-    with _spend(path) as (settings, spend):
+    with _spend(path) as (settings, spend, _):
         from zoneinfo import ZoneInfo
 
         from gpuwatch.money.report import cost as report
@@ -124,7 +124,7 @@ def reconcile(  # noqa: PLR0913  one for each option
     as_json: bool,
 ) -> None:
     """Compare a bill with the ledger: differences by machine and day, largest first, with the likeliest reason."""
-    with _spend(path or above) as (settings, spend):
+    with _spend(path or above, named=True) as (settings, spend, names):
         from zoneinfo import ZoneInfo
 
         from gpuwatch.money.bill import statement as reconciling
@@ -134,7 +134,7 @@ def reconcile(  # noqa: PLR0913  one for each option
         _check_cloud(settings, cloud)
         zone, rates = ZoneInfo(settings.cost.timezone), settings.prices.rates
         found = [
-            reconciling.compare_bill(spend, file, zone, rates, own, whose)
+            reconciling.compare_bill(spend, file, zone, rates, own, whose, names)
             for whose, file in _bills(settings, bills, cloud)
         ]
         document = reconciling.reconcile_document(found)
@@ -166,19 +166,24 @@ def _check_cloud(settings: "Settings", cloud: str | None, option: str = "--cloud
 
 
 @contextmanager
-def _spend(path: Path | None) -> Iterator[tuple["Settings", "SpendBook"]]:
-    """The settings, and what was billed, all of one moment; what a person can mend is a sentence, and exit status 2."""
+def _spend(path: Path | None, *, named: bool = False) -> Iterator[tuple["Settings", "SpendBook", dict[str, str]]]:
+    """The settings, and what was billed, all of one moment; what a person can mend is a sentence, and exit status 2.
+
+    With `named` also the ids of machines by their names.
+    """
     with explain_errors():
         from gpuwatch.ledger import Ledger
         from gpuwatch.money.accounting.store import SpendBook
-        from gpuwatch.money.bill.parse import BillError
+        from gpuwatch.money.bill.charge import BillError
+        from gpuwatch.money.bill.statement import machine_names
 
         settings = settings_of(path)
         ledger = Ledger.connect(settings.ledger, read_only=True)
         try:
+            names = machine_names(ledger) if named else {}
             spend = SpendBook(ledger)
             with spend.snapshot():
-                yield settings, spend
+                yield settings, spend, names
         except (BillError, ValueError) as error:
             print_text(error, err=True)
             sys.exit(2)

@@ -10,7 +10,7 @@ from fractions import Fraction
 
 from gpuwatch.model.currency import display_currency
 from gpuwatch.model.money import cents_of, format_cents, usd_to_the_cent
-from gpuwatch.money.bill.parse import EGRESS, KINDS
+from gpuwatch.money.bill.charge import EGRESS, KINDS
 from gpuwatch.money.bill.reconcile import Bill
 from gpuwatch.runtime.table import align_rows
 

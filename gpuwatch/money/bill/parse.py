@@ -1,51 +1,38 @@
-"""PURE: a bill's lines as charges by resource and day: AWS Cost and Usage Reports, Cost Explorer, any CSV.
+"""PURE: a bill's lines as charges by resource and day: whichever cloud it is of, its columns say it.
 
-Columns by AWS: docs.aws.amazon.com/cur, "Line item details" and "Column dictionary" (CUR 2.0). Cost Explorer's export
-has a row for each day and a column for each resource, such as `i-0abc($)`.
+AWS Cost and Usage Reports of both namings, FOCUS, Azure's cost exports, Google Cloud's detailed export, Alibaba Cloud's
+bills, Cost Explorer's table (a row for each day and a column for each resource, such as `i-0abc($)`), and any CSV with
+named columns.
 """
 
 from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
-from contextlib import suppress
-from dataclasses import dataclass, fields
-from datetime import UTC, date, datetime, timedelta
-from decimal import Decimal, InvalidOperation
+from dataclasses import dataclass, fields, replace
+from decimal import Decimal
 from fnmatch import fnmatchcase
 
-from gpuwatch.model.duration import in_calendar
-from gpuwatch.model.slips import is_amount
+from gpuwatch.money.bill import alibaba, aws, azure, focus, google
+from gpuwatch.money.bill.charge import (
+    EGRESS,
+    UNUSED,
+    BillError,
+    Charge,
+    LocalDay,
+    Row,
+    as_number,
+    as_time,
+    day_of,
+    name_columns,
+)
 from gpuwatch.runtime.printable import legible
 
-_MACHINE_TIME = ("BoxUsage", "SpotUsage", "DedicatedUsage", "HostBoxUsage", "Reservation:")
-EGRESS, OTHER = "egress", "other"
-# Usage types of AWS that are for no machine's time, after the code of the region: what people call them. Egress is what
-# leaves a region, for the Internet, another region or Direct Connect; other traffic stays in it, or comes in.
-_KINDS = (
-    ("Out-Bytes", EGRESS),
-    ("Out-ABytes", EGRESS),
-    ("Out-OBytes", EGRESS),
-    ("DataXfer-Out", EGRESS),
-    ("SnapshotUsage", "snapshots"),
-    ("EBS:Volume", "disks"),
-    ("DataTransfer", "traffic"),
-    ("-Bytes", "traffic"),
-    ("ElasticIP", "addresses"),
-    ("PublicIPv4", "addresses"),
-)
-KINDS = (*dict.fromkeys(kind for _, kind in _KINDS), OTHER)
 _PLAIN = frozenset({"", "Usage"})
-_HOUR = timedelta(hours=1)
-_LONGEST = timedelta(hours=25)
 _WIDE = "($)"
 _SHOWN = 6  # columns of an unknown bill
 
 
-class BillError(Exception):
-    """The bill cannot be read; the sentence names the line and what would be right."""
-
-
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Columns:
-    """What the columns are called; None: there is no such column."""
+    """What the columns of a bill are called that is of no known kind; None: there is no such column."""
 
     node: str
     start: str
@@ -59,42 +46,8 @@ class Columns:
     egress: tuple[str, ...] = ()  # patterns of the items that are egress
 
 
-LEGACY_CUR = Columns(
-    node="lineItem/ResourceId",
-    start="lineItem/UsageStartDate",
-    cost="lineItem/UnblendedCost",
-    end="lineItem/UsageEndDate",
-    currency="lineItem/CurrencyCode",
-    usage="lineItem/UsageType",
-    hours="lineItem/UsageAmount",
-    line="lineItem/LineItemType",
-)
-CUR_2 = Columns(
-    node="line_item_resource_id",
-    start="line_item_usage_start_date",
-    cost="line_item_unblended_cost",
-    end="line_item_usage_end_date",
-    currency="line_item_currency_code",
-    usage="line_item_usage_type",
-    hours="line_item_usage_amount",
-    line="line_item_line_item_type",
-)
 GENERIC = Columns(node="node", start="start", cost="cost", end="end", currency="currency", hours="hours")
 _REQUIRED = ("node", "start", "cost")
-
-
-@dataclass(frozen=True, slots=True, kw_only=True)
-class Charge:
-    """One line: a resource's cost on a day. `machine` is whether it is for a machine's time; None: not known."""
-
-    resource: str
-    day: date
-    cost: Decimal
-    currency: str
-    machine: bool | None
-    hours: Decimal | None
-    plain: bool  # no commitment, discount, credit, tax or refund
-    kind: str = OTHER  # of what is for no machine's time, one of KINDS
 
 
 def map_columns(mappings: Sequence[str], egress: Sequence[str] = ()) -> Columns:
@@ -117,14 +70,8 @@ def map_columns(mappings: Sequence[str], egress: Sequence[str] = ()) -> Columns:
     return Columns(**{**base, **given}, egress=tuple(egress))
 
 
-def _some(header: Sequence[str]) -> str:
-    """The first columns of a file, to be recognised by."""
-    names = [name for name in header if name]
-    return ", ".join(legible(name, 40) for name in names[:_SHOWN]) + (", ..." if len(names) > _SHOWN else "") or "none"
-
-
 def charges(
-    header: Sequence[str], rows: Iterable[Mapping[str, str]], local_day: Callable[[datetime], date], own: Columns | None
+    header: Sequence[str], rows: Iterable[Mapping[str, str]], local_day: LocalDay, own: Columns | None
 ) -> Iterator[Charge]:
     """All lines that cost something. `local_day` gives the day of a moment where days begin as those of the ledger do.
 
@@ -132,62 +79,124 @@ def charges(
         BillError: the header is of no known kind, or a line cannot be read.
 
     """
-    if own is None and any(name.endswith(_WIDE) for name in header):
-        yield from _wide(header, rows)
+    # With bills of several clouds, columns are named for those that are of no known kind.
+    if own is not None and _has(header, own):
+        yield from _named_charges(rows, own, local_day)
         return
-    # With bills of several clouds, columns are named for those that are not AWS's.
-    kinds = (LEGACY_CUR, CUR_2, GENERIC) if own is None else (own, LEGACY_CUR, CUR_2)
-    columns = next((known for known in kinds if _has(header, known)), None)
-    if columns is None:
+    reader = _reader(header)
+    if reader is not None:
+        names = name_columns(header)
+        made = (each for line, row in enumerate(rows, start=2) for each in reader(Row(row, names, line), local_day))
+        yield from (each for each in _spread_fees(made) if each.counts)
+    elif any(name.endswith(_WIDE) for name in header) and own is None:
+        yield from _wide(header, rows)
+    elif own is None and _has(header, GENERIC):
+        yield from _named_charges(rows, GENERIC, local_day)
+    else:
         wanted = ", ".join(str(getattr(own or GENERIC, name)) for name in _REQUIRED)
         raise BillError(
             f"the bill has no columns {wanted}; it has {_some(header)}. Name them by --column, such as node=Instance"
         )
-    for number, row in enumerate(rows, start=2):
-        charge = _charge(row, columns, local_day, number)
-        if charge is not None:
-            yield charge
+
+
+def _reader(header: Sequence[str]) -> Callable[[Row, LocalDay], Iterator[Charge]] | None:
+    """What reads a bill with these columns; None: they are of no known cloud."""
+    row = Row({}, name_columns(header), 1)
+    for required, reader in (
+        (aws.REQUIRED, aws.aws_charges),
+        (focus.REQUIRED, focus.focus_charges),
+        (azure.REQUIRED, azure.azure_charges),
+        (google.REQUIRED, google.google_charges),
+    ):
+        if all(row.has(name) for name in required):
+            return reader
+    return alibaba.alibaba_charges if alibaba.is_alibaba(row) else None
+
+
+def _spread_fees(lines: Iterable[Charge]) -> Iterator[Charge]:
+    """Add to what commitments were credited for what was paid for them, in proportion, where a bill has both apart.
+
+    Fees of a region are of that region, others of all. What was paid where nothing was credited was not used.
+    """
+    held: list[Charge] = []
+    fees: dict[tuple[str, str], Decimal] = {}
+    credited: dict[tuple[str, str], Decimal] = {}
+    last: Charge | None = None
+    for each in lines:
+        if not each.commitment_credit:
+            if each.fee and each.region is not None:
+                last = each
+                fees[each.region, each.currency] = fees.get((each.region, each.currency), Decimal(0)) + each.cost
+            yield each
+            continue
+        held.append(each)
+        for key in ((each.region or "", each.currency), ("global", each.currency)):
+            credited[key] = credited.get(key, Decimal(0)) + each.commitment_credit
+    for each in held:
+        share = sum(
+            (
+                fees[key] * each.commitment_credit / credited[key]
+                for key in ((each.region or "", each.currency), ("global", each.currency))
+                if key in fees
+            ),
+            Decimal(0),
+        )
+        yield _with_fee(each, share)
+    for key in fees.keys() - credited.keys():
+        if last is not None:
+            yield _unused_fee(last, fees[key], currency=key[1])
+
+
+def _with_fee(charge: Charge, share: Decimal) -> Charge:
+    return replace(charge, cost=charge.cost + share, amortized=bool(share))
+
+
+def _unused_fee(fee: Charge, usd: Decimal, currency: str) -> Charge:
+    return replace(fee, cost=usd, currency=currency, fee=False, kind=UNUSED)
+
+
+def _some(header: Sequence[str]) -> str:
+    """The first columns of a file, to be recognised by."""
+    names = [name for name in header if name]
+    return ", ".join(legible(name, 40) for name in names[:_SHOWN]) + (", ..." if len(names) > _SHOWN else "") or "none"
 
 
 def _has(header: Sequence[str], columns: Columns) -> bool:
     return all(getattr(columns, name) in header for name in _REQUIRED)
 
 
-def _charge(
-    row: Mapping[str, str], columns: Columns, local_day: Callable[[datetime], date], line: int
-) -> Charge | None:
+def _named_charges(rows: Iterable[Mapping[str, str]], columns: Columns, local_day: LocalDay) -> Iterator[Charge]:
+    """The lines of a bill with named columns."""
+    for number, row in enumerate(rows, start=2):
+        charge = _charge(row, columns, local_day, number)
+        if charge is not None:
+            yield charge
+
+
+def _charge(row: Mapping[str, str], columns: Columns, local_day: LocalDay, line: int) -> Charge | None:
     """One line; None where it is of no resource or of nothing."""
     resource = (row.get(columns.node) or "").strip().rpartition("/")[2]
-    cost = _number(row.get(columns.cost), columns.cost, line)
+    cost = as_number(row.get(columns.cost) or "", columns.cost, line)
     usage, hours = _cell(row, columns.usage), _cell(row, columns.hours)
     item = _cell(row, columns.item)
     egress = any(fnmatchcase(item, pattern) for pattern in columns.egress)
-    kind = EGRESS if egress else next((kind for word, kind in _KINDS if word in usage), OTHER)
+    kind = EGRESS if egress else aws.kind_of_usage(usage)
     # Clouds bill traffic also without naming whose it is.
     if not (resource or kind == EGRESS) or not (cost or hours):
         return None
+    begin, end = as_time(row.get(columns.start) or "", columns.start, line), _cell(row, columns.end)
+    until = as_time(end, columns.end or "", line) if end else None
+    dated = len(_cell(row, columns.start)) <= len("2026-03-01")
     return Charge(
         resource=resource,
-        day=_day(row, columns, local_day, line),
+        day=day_of(begin, until, local_day, line, dated=dated),
         cost=cost,
         currency=_cell(row, columns.currency) or "USD",
-        machine=not egress and (not usage or any(word in usage for word in _MACHINE_TIME)),
-        hours=_number(hours, columns.hours or "", line) if hours else None,
+        machine=not egress and (not usage or aws.is_machine_time(usage)),
+        hours=as_number(hours, columns.hours or "", line) if hours else None,
         plain=_cell(row, columns.line) in _PLAIN,
         kind=kind,
     )
-
-
-def _day(row: Mapping[str, str], columns: Columns, local_day: Callable[[datetime], date], line: int) -> date:
-    """The day of a line of an hour by its moment, of a longer one by its date."""
-    begin = _time(row.get(columns.start), columns.start, line)
-    end = _cell(row, columns.end)
-    if len(_cell(row, columns.start)) <= len("2026-03-01") or not end:
-        return begin.date()
-    length = _time(end, columns.end or "", line) - begin
-    if length > _LONGEST:
-        raise BillError(f"line {line}: it is of more than a day ({begin} to {end}); export the bill by hour or by day")
-    return local_day(begin) if length <= _HOUR else begin.date()
 
 
 def _wide(header: Sequence[str], rows: Iterable[Mapping[str, str]]) -> Iterator[Charge]:
@@ -196,9 +205,9 @@ def _wide(header: Sequence[str], rows: Iterable[Mapping[str, str]]) -> Iterator[
     for line, row in enumerate(rows, start=2):
         if "total" in (row.get(first) or "").lower():
             continue
-        day = _time(row.get(first), first, line).date()
+        day = as_time(row.get(first) or "", first, line).date()
         for name in resources:
-            cost = _number(row.get(name) or "0", name, line)
+            cost = as_number(row.get(name) or "0", name, line)
             if cost:
                 yield Charge(
                     resource=name.removesuffix(_WIDE).strip().rpartition("/")[2],
@@ -213,22 +222,3 @@ def _wide(header: Sequence[str], rows: Iterable[Mapping[str, str]]) -> Iterator[
 
 def _cell(row: Mapping[str, str], column: str | None) -> str:
     return "" if column is None else (row.get(column) or "").strip()
-
-
-def _number(text: str | None, column: str, line: int) -> Decimal:
-    try:
-        number = Decimal((text or "0").strip().replace(",", "").removeprefix("$") or "0")
-    except InvalidOperation:
-        raise BillError(f"line {line}: {column} is {text!r}, which is no number") from None
-    if not is_amount(number):
-        raise BillError(f"line {line}: {column} is {text!r}, which is no amount")
-    return number
-
-
-def _time(text: str | None, column: str, line: int) -> datetime:
-    at: datetime | None = None
-    with suppress(ValueError):
-        at = datetime.fromisoformat((text or "").strip())
-    if at is None or not in_calendar(at):
-        raise BillError(f"line {line}: {column} is {text!r}, which is no time such as 2026-03-01T00:00:00Z")
-    return at if at.tzinfo is not None else at.replace(tzinfo=UTC)

@@ -1,11 +1,6 @@
 """`gpuwatch cost reconcile`: a bill's file compared with the ledger."""
 
-import csv
-import gzip
-import io
-import zlib
 from collections.abc import Iterable, Iterator, Mapping, Sequence
-from contextlib import contextmanager
 from dataclasses import dataclass
 from datetime import date, timedelta
 from decimal import Decimal
@@ -13,16 +8,17 @@ from fractions import Fraction
 from pathlib import Path
 from zoneinfo import ZoneInfo
 
+from gpuwatch.ledger import Ledger
 from gpuwatch.model.money import format_usd, usd_to_the_cent
 from gpuwatch.money.accounting.slices import Calendar
 from gpuwatch.money.accounting.store import SpendBook
 from gpuwatch.money.accounting.totals import NOT_KNOWN, Total, cloud_name
 from gpuwatch.money.bill import by_cloud
-from gpuwatch.money.bill.by_cloud import CloudBill
-from gpuwatch.money.bill.parse import OTHER, BillError, Columns, charges
+from gpuwatch.money.bill.by_cloud import CloudBill, machine_time
+from gpuwatch.money.bill.charge import OTHER, UNUSED, BillError
+from gpuwatch.money.bill.open_bill import open_bill
+from gpuwatch.money.bill.parse import Columns
 from gpuwatch.money.bill.reconcile import Bill, Difference, Line, Reconciliation, gather_charges, reconcile_bill
-from gpuwatch.runtime.bounded_text import lines_of
-from gpuwatch.runtime.printable import not_utf8
 from gpuwatch.runtime.table import align_rows
 
 
@@ -45,10 +41,12 @@ def compare_bill(
     rates: Mapping[str, Decimal],
     own: Columns | None = None,
     cloud: str | None = None,
+    names: Mapping[str, str] | None = None,
 ) -> Compared:
     """Read the bill once, a line at a time, then the ledger's rows of its days; those of `cloud`, if it is one's bill.
 
-    What was metered before the ledger knew clouds counts where the bill has its machine.
+    `names` are the ids of machines by the names that a bill may have for them instead (`machine_names`). What was
+    metered before the ledger knew clouds counts where the bill has its machine.
 
     Raises:
         BillError: the file cannot be read as a bill.
@@ -56,10 +54,8 @@ def compare_bill(
     """
     known = spend.nodes()
     calendar = Calendar(zone)
-    with _open_lines(path) as lines:
-        reader = csv.DictReader(lines)
-        lines_of = charges(reader.fieldnames or (), reader, lambda at: at.astimezone(zone).date(), own)
-        bill = gather_charges(lines_of, known, rates)
+    with open_bill(path, zone, own) as lines:
+        bill = gather_charges(lines, known, rates, names)
     if not bill.lines:
         raise BillError(f"{path} holds no line of a machine's time; is it the right export?")
     days = [day for _, day in bill.lines]
@@ -80,11 +76,23 @@ def compare_bill(
     )
 
 
+def machine_names(ledger: Ledger) -> dict[str, str]:
+    """The ids of the newest round's machines by their names, in small letters; without names that two of them have."""
+    newest = ledger.rounds(limit=1)
+    if not newest:
+        return {}
+    found: dict[str, set[str]] = {}
+    for node in ledger.observation(newest[0].id).fleet.nodes:
+        found.setdefault(node.name.casefold(), set()).add(node.id)
+    return {name: next(iter(ids)) for name, ids in found.items() if name and len(ids) == 1}
+
+
 @dataclass(frozen=True, slots=True, kw_only=True)
 class DifferenceDocument:
     """A machine's day in which bill and ledger differ: billed minus metered, null where one of them has no line.
 
-    `cloud` is the one of the bill, null if nobody named it.
+    `cloud` is the one of the bill, null if nobody named it. `usd_list` is the machine's time in the bill at public
+    prices, null where the bill does not have them; `usd_committed` is what of `usd_billed` a commitment covers.
     """
 
     cloud: str | None
@@ -93,6 +101,8 @@ class DifferenceDocument:
     usd: Decimal
     usd_billed: Decimal | None
     usd_metered: Decimal | None
+    usd_list: Decimal | None
+    usd_committed: Decimal
     why: str
 
 
@@ -100,9 +110,13 @@ class DifferenceDocument:
 class ReconcileDocument:
     """Bills compared with the ledger, over the days of the bills, which are those of `timezone`.
 
-    `usd_other_of_machines` is what bills have for machines besides their time, `usd_of_no_machine` the rest, and
-    `usd_by_kind` the same money by kind: egress, other traffic, disks, snapshots, addresses, other. `clouds` has each
-    bill's machine time and egress. `equal` is the number of lines that agree to the cent.
+    `usd_billed` is amortized machine time: hours that a commitment covers at its rate. `usd_committed` is what of it
+    commitments cover, `usd_list` all of it at public prices (null where a bill does not have them). What was paid for
+    commitments as such, `usd_commitment_fees`, is in no sum. `usd_other_of_machines` is what bills have for machines
+    besides their time, `usd_of_no_machine` the rest, and `usd_by_kind` the same money by kind: egress, other traffic,
+    disks, snapshots, addresses, unused commitments, discounts, credits, refunds, corrections, taxes, other. `clouds`
+    has each bill's machine time and egress. `equal` is the number of lines that agree to the cent; `unknown` is of
+    lines that are metered without a known price and are in no bill.
     """
 
     first_day: date
@@ -110,11 +124,15 @@ class ReconcileDocument:
     timezone: str
     usd_billed: Decimal
     usd_metered: Decimal
+    usd_list: Decimal | None
+    usd_committed: Decimal
+    usd_commitment_fees: Decimal
     usd_other_of_machines: Decimal
     usd_of_no_machine: Decimal
     usd_by_kind: dict[str, Decimal]
     clouds: list[CloudBill]
     equal: int
+    unknown: int
     differences: list[DifferenceDocument]
 
 
@@ -130,11 +148,15 @@ def reconcile_document(results: Sequence[Compared]) -> ReconcileDocument:
         timezone=results[0].zone.key,
         usd_billed=_sum(each.found.billed_usd for each in results),
         usd_metered=_sum(each.found.metered_usd for each in results),
+        usd_list=_list_sum(results),
+        usd_committed=_sum(each.bill.committed_usd for each in results),
+        usd_commitment_fees=_sum(each.bill.fees_usd for each in results),
         usd_other_of_machines=_sum(each.bill.other_of_machines for each in results),
         usd_of_no_machine=_sum(each.bill.of_no_machine for each in results),
         usd_by_kind={kind: usd_to_the_cent(usd) for kind, usd in sorted(kinds.items())},
         clouds=by_cloud.cloud_bills((each.cloud, each.bill) for each in results),
         equal=sum(each.found.equal for each in results),
+        unknown=sum(each.found.unknown for each in results),
         differences=[
             DifferenceDocument(
                 cloud=cloud,
@@ -143,6 +165,8 @@ def reconcile_document(results: Sequence[Compared]) -> ReconcileDocument:
                 usd=usd_to_the_cent(each.usd),
                 usd_billed=None if each.billed_usd is None else usd_to_the_cent(each.billed_usd),
                 usd_metered=None if each.metered_usd is None else usd_to_the_cent(each.metered_usd),
+                usd_list=None if each.list_usd is None else usd_to_the_cent(each.list_usd),
+                usd_committed=usd_to_the_cent(each.committed_usd),
                 why=each.why,
             )
             for cloud, each in _differences(results)
@@ -190,11 +214,49 @@ def _sums(result: Compared, name: str) -> Iterator[str]:
         f"{name}{result.first} to {result.last}: {format_usd(found.billed_usd)} for machine time in the bill, "
         f"{format_usd(found.metered_usd)} metered, {format_usd(off)} apart; {_agree(found.equal)} to the cent."
     )
+    if found.unknown:
+        one = "1 line is" if found.unknown == 1 else f"{found.unknown:,} lines are"
+        yield f"{name}{one} metered without a known price and in no bill: nothing can be said of them."
+    yield from _commitments(result.bill, name)
     if other or none:
         apart = f"{format_usd(other)} for traffic and the like of machines and {format_usd(none)} of other resources"
         kinds = [f"{format_usd(usd)} {kind}" for kind, usd in sorted(result.bill.by_kind.items(), key=_dearest)]
         by_kind = f" By kind: {', '.join(kinds)}." if result.bill.by_kind.keys() - {OTHER} else ""
         yield f"{name}the bill also has {apart}.{by_kind}" if name else f"The bill also has {apart}.{by_kind}"
+
+
+def _commitments(bill: Bill, name: str) -> Iterator[str]:
+    """What commitments and private prices make of the bill."""
+    listed = bill.list_usd
+    billed = machine_time(bill)
+    if listed is not None and listed != billed:
+        yield (
+            f"{name}at public prices this machine time costs {format_usd(listed)}: "
+            f"{format_usd(listed - billed)} less by commitments and discounts."
+        )
+    bare = sum(not each.amortized for each in bill.lines.values())
+    if bare:
+        yield (
+            f"{name}{bare:,} lines have hours that a commitment covers, without their effective cost: "
+            "their rate is not known. Export the amortized cost."
+        )
+    unused = bill.by_kind.get(UNUSED)
+    if bill.committed_usd or unused or bill.fees_usd:
+        parts = [
+            f"{format_usd(bill.committed_usd)} of it is covered by commitments: a stop of these hours saves nothing"
+        ]
+        if unused:
+            parts.append(f"{format_usd(unused)} of commitments was not used")
+        if bill.fees_usd:
+            parts.append(f"{format_usd(bill.fees_usd)} was paid for commitments, which is in no sum: hours carry it")
+        yield f"{name}{'; '.join(parts)}."
+
+
+def _list_sum(results: Sequence[Compared]) -> Decimal | None:
+    """All machine time at public prices; None: a bill does not have them."""
+    listed = [each.bill.list_usd for each in results]
+    known = [each for each in listed if each is not None]
+    return _sum(known) if len(known) == len(listed) else None
 
 
 def _differences(results: Sequence[Compared]) -> list[tuple[str | None, Difference]]:
@@ -209,29 +271,3 @@ def _sum(parts: Iterable[Fraction]) -> Decimal:
 
 def _dearest(item: tuple[str, Fraction]) -> tuple[Fraction, str]:
     return -item[1], item[0]
-
-
-@contextmanager
-def _open_lines(path: Path) -> Iterator[Iterator[str]]:
-    """Lines of a text file, packed by gzip or not.
-
-    Raises:
-        BillError: it is no such file.
-
-    """
-    try:
-        with path.open("rb") as raw:
-            packed = raw.peek(2)[:2] == b"\x1f\x8b"
-            with (
-                gzip.GzipFile(fileobj=raw) if packed else raw as binary,
-                io.TextIOWrapper(binary, encoding="utf-8-sig", newline="") as lines,
-            ):
-                yield lines_of(lines)
-    except OSError as error:
-        raise BillError(f"{path} cannot be read: {error.strerror or error}") from error
-    except BillError as error:
-        raise BillError(f"{path}: {error}") from error
-    except UnicodeDecodeError as error:
-        raise BillError(f"{path} {not_utf8(error)}") from error
-    except (EOFError, zlib.error, csv.Error) as error:
-        raise BillError(f"{path} is not a CSV file, or not a whole one: {error}") from error

@@ -13,7 +13,8 @@ from gpuwatch.ledger import Ledger
 from gpuwatch.model.currency import Currency, show_in
 from gpuwatch.money.accounting.metering import Metering
 from gpuwatch.money.accounting.store import SpendBook
-from gpuwatch.money.bill.parse import BillError, Columns, map_columns
+from gpuwatch.money.bill.charge import BillError
+from gpuwatch.money.bill.parse import Columns, map_columns
 from gpuwatch.money.bill.statement import Compared, as_text, compare_bill, reconcile_document
 from gpuwatch.runtime.json_document import document
 from tests.support.builders.money import a_busy_node, a_round

@@ -14,8 +14,10 @@ import pytest
 from gpuwatch.ledger import Ledger
 from gpuwatch.money.accounting.metering import Metering
 from gpuwatch.money.accounting.store import SpendBook
-from gpuwatch.money.bill.parse import CUR_2, LEGACY_CUR, BillError, Columns, map_columns
+from gpuwatch.money.bill.charge import BillError
+from gpuwatch.money.bill.parse import Columns, map_columns
 from gpuwatch.money.bill.statement import Compared, as_text, compare_bill, reconcile_document
+from tests.support.builders.bills import CUR_2, LEGACY_CUR
 from tests.support.builders.fleet import a_node
 from tests.support.builders.money import a_busy_node, a_round
 
@@ -87,7 +89,7 @@ def test_an_aws_report(ledger: Ledger, tmp_path: Path, columns: Columns, *, pack
     result = beside(ledger, a_bill(tmp_path, text, packed=packed))
 
     assert whys(result) == {
-        ("i-2", 3): (-140.0, "a commitment, discount or credit is in the bill"),
+        ("i-2", 3): (-140.0, "a commitment covers it, and the bill lacks its effective cost"),
         ("i-1", 3): (-120.0, "other hours"),
         ("i-3", 2): (48.0, "its price was not known"),
         ("i-2", 2): (-24.0, "another price"),
@@ -98,7 +100,9 @@ def test_an_aws_report(ledger: Ledger, tmp_path: Path, columns: Columns, *, pack
     assert "By kind: $2.50 disks, $1.25 egress." in as_text([result], 20)
     assert reconcile_document([result]).usd_by_kind == {"disks": Decimal("2.50"), "egress": Decimal("1.25")}
     assert [abs(each.usd) for each in result.found.differences] == [140, 120, 48, 24, Decimal("10.5")]
-    assert result.found.equal == 2  # i-1 on the first day; i-3 on the second: in no bill, and of no known price
+    assert result.found.equal == 1  # i-1 on the first day
+    assert result.found.unknown == 1  # i-3 on the second: in no bill, and of no known price
+    assert "1 line is metered without a known price and in no bill" in as_text([result], 20)
 
 
 def test_what_only_one_side_has(ledger: Ledger, tmp_path: Path) -> None:
