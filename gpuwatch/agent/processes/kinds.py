@@ -57,7 +57,8 @@ class Facts:
     whether no distribution's package did: it lies in /opt or /usr/local, for example, or is a command. `of_agent` is
     whether its file or its script lies where only agents of clouds and vendors have theirs. `unproven` is whether at
     most the process itself says what its program is, because the kernel does not show it. `of_cluster` is whether its
-    pod is in a namespace of the cluster's own.
+    pod is in a namespace of the cluster's own. `of_desktop` is whether it is a program that nobody starts by a command,
+    in a unit that a package made for each user's manager.
     """
 
     names: tuple[str, ...]  # short name, base name of its program's file, and of the script that it interprets
@@ -69,6 +70,7 @@ class Facts:
     of_nobody: bool = False
     unproven: bool = False
     of_cluster: bool = False
+    of_desktop: bool = False
     uid: int
     user: str
     placement: Placement
@@ -187,7 +189,8 @@ def _of_login(facts: Facts) -> tuple[Kind, str]:
         return Kind.SERVICE, "cron's own"
     if is_shell(facts.names):
         return (Kind.PEOPLE, "script") if facts.script or not facts.tty else (Kind.SESSION, SHELL)
-    if _one_of(facts.system_names, known.SESSION_PROGRAMS):
+    desktop = facts.of_desktop and not facts.tty and not _one_of(facts.names, (*known.TOOLS, *known.WORK_PROGRAMS))
+    if desktop or _one_of(facts.system_names, known.SESSION_PROGRAMS):
         return Kind.SESSION, "session"
     return Kind.PEOPLE, "user's program"
 
@@ -339,7 +342,7 @@ def is_viewer(names: tuple[str, ...]) -> bool:
 
 def is_shell(names: tuple[str, ...]) -> bool:
     """Whether a program of this name is a shell."""
-    return _one_of(names, known.SHELLS)
+    return _one_of(tuple(name.removeprefix("-") for name in names), known.SHELLS)
 
 
 def _is_person(uid: int) -> bool:

@@ -296,7 +296,6 @@ class ProcessTable:
         starts = self._units.starts(placement.systemd_unit)
         owner_of = self._owner_of(placement, _slice(text))
         program = programs.Program(name) if kernel else programs.program_of(folder, name, starts, owner_of)
-        executable = program.executable
         facts = kinds.Facts(
             names=program.names,
             own_script=program.own_script,
@@ -307,18 +306,19 @@ class ProcessTable:
             of_nobody=program.of_nobody,
             unproven=program.unproven,
             of_cluster=kinds.is_clusters(self._pods.namespace_of(placement.pod_uid)),
+            of_desktop=program.of_desktop and placement.own_names and self._units.is_for_users(placement.systemd_unit),
             uid=uid,
             user=user_name(uid),
             placement=placement,
             slice=_slice(text),
             kernel=kernel,
-            script=not kernel and programs.runs_script(folder, (name, executable or name), tty=tty),
+            script=not kernel and programs.runs_script(folder, (name, program.executable or name), tty=tty),
             tty=tty,
             origin=self._units.origin(placement.systemd_unit, owner_of),
         )
         kind, rule = kinds.classify(facts, self._workloads, self._services)
         shared = kinds.name_in_fleet(facts, program.path)
-        return _Known(age, name, executable, uid, placement, kind, rule, shared, program.strange)
+        return _Known(age, name, program.executable, uid, placement, kind, rule, shared, program.strange)
 
     def _owner_of(self, placement: Placement, slice_name: str) -> OwnerOf:
         """What finds the owner of a file; of what runs in a container no database of this host speaks."""

@@ -84,7 +84,7 @@ service service | lib ir_agent.service 0 | /opt/rapid7/ir_agent/ir_agent | Rapid
 service service | lib datadog-agent.service 998 | /opt/datadog-agent/bin/agent/agent | Datadog's agent
 people service | lib score.service 0 | /usr/bin/score | make install, and a unit that was copied to /usr/lib
 people service | lib fail2ban.service 0 | /usr/bin/python3.11 /usr/bin/serve-model | pip as root: a script in /usr/bin
-people service | etc chrony-sim.service 0 | /usr/sbin/chronyd-like | make install, under a name of the distribution's
+people people | etc chrony-sim.service 0 | /usr/sbin/chronyd-like | make install, under a name of the distribution's
 people service | lib hook.service 0 | /usr/local/bin/nightly | a program that a distribution's unit starts
 people service | lib hook.service 0 | /usr/bin/bash /usr/bin/nightly.sh | a script that a distribution's unit starts
 people service | lib networkd-dispatcher.service 0 | /usr/sbin/train | what the distribution's dispatcher starts

@@ -139,7 +139,7 @@ CASES: dict[str, tuple[Callable[[Host], None], State, State]] = {
         IDLE,
     ),
     "a timer of a vendor who is known": (
-        lambda host: host.unit("datadog-x.timer", "OnCalendar=*-*-* 02:00", COMPANY),
+        lambda host: host.unit("newrelic-x.timer", "OnCalendar=*-*-* 02:00", COMPANY),
         IDLE,
         IDLE,
     ),

@@ -1,0 +1,204 @@
+"""Names that no list has any more, each of which another fact tells: a package, a folder, a namespace, the pool."""
+
+from fnmatch import fnmatchcase
+from pathlib import Path
+
+import pytest
+
+from gpuwatch.agent.attribution.cgroup import Placement
+from gpuwatch.agent.processes import known_programs as known
+from gpuwatch.agent.processes import packages
+from gpuwatch.agent.processes.kinds import PACKAGED, Facts, UnitOrigin, classify, name_in_fleet
+from gpuwatch.agent.processes.package_owners import find_owners
+from gpuwatch.agent.processes.packages import PackageOwners
+from gpuwatch.agent.processes.process import Kind
+from gpuwatch.agent.processes.table import ProcessTable
+from tests.support.fakes.package_databases import APackage, base_files, put_dpkg
+from tests.support.fakes.proc_files import put_process
+from tests.support.fakes.shells import MadeShells
+
+
+def _words(text: str) -> list[str]:
+    return text.split()
+
+
+# Of the distribution's units and programs: its packages tell.
+DAEMONS = _words(
+    """
+    polkit accounts-daemon syslog-ng chrony ntpd ntpsec ntpdate irqbalance udisks2 upower ModemManager
+    NetworkManager networkd-dispatcher networking resolvconf dhclient dhcpcd avahi-daemon multipathd iscsid
+    lvm2-monitor mdmonitor smartd smartmontools thermald acpid yum-cron zypp-refresh fstrim mlocate
+    dpkg-db-backup motd-news needrestart apport whoopsie kdump rngd haveged gssproxy nfs-idmapd sssd oddjobd
+    winbind nscd nslcd firewalld ufw nftables iptables exim4 rtkit-daemon colord switcheroo-control
+    power-profiles-daemon bluetooth cups cups-browsed kerneloops tuned tuned-ppd ksm ksmtuned openipmi
+    ipmievd mcelog rasdaemon edac lldpd atop pmie acct hibagent qemu-guest-agent vmtoolsd open-vm-tools
+    hv-kvp-daemon gmond ganglia-monitor virtlogd virtlockd virtqemud virtnetworkd ua-timer esm-cache apt-news
+    cachefilesd amazon-efs-mount-watchdog ec2-instance-connect collectd nagios icinga2 openvpn wireguard
+    landscape-client rhsmcertd insights-client opensmd kube-proxy etcd fail2ban-server osms-agent
+    """
+)
+# Of a desktop: their folder and the units of users' managers tell.
+DESKTOP = _words(
+    """
+    gvfsd gvfsd-fuse gvfsd-trash gvfs-udisks2-volume-monitor goa-daemon goa-identity-service gsd-color
+    gsd-power gnome-shell-calendar-server evolution-source-registry evolution-addressbook-factory
+    evolution-calendar-factory evolution-alarm-notify at-spi-bus-launcher at-spi2-registryd
+    xdg-desktop-portal xdg-desktop-portal-gtk xdg-document-portal xdg-permission-store dconf-service
+    tracker-miner-fs-3 tracker-extract-3 localsearch-3 localsearch-extractor-3
+    """
+)
+# Of pods: their namespace tells.
+PODS = _words(
+    """
+    coredns calico-node cilium-agent cilium-envoy cilium-operator-generic flanneld aws-k8s-agent aws-vpc-cni
+    ebs-csi-driver aws-ebs-csi-driver aws-efs-csi-driver csi-node-driver-registrar livenessprobe
+    node-driver-registrar nvidia-device-plugin nvidia-operator-validator gpu-feature-discovery nfd-worker
+    nfd-master eks-pod-identity-agent eks-node-monitoring-agent gke-metrics-agent gke-metadata-server
+    konnectivity-agent gce-pd-csi-driver ip-masq-agent kindnetd azurediskplugin azurefileplugin hubble-relay
+    nvidia-toolkit nvidia-validator k8s-driver-manager kube-proxy nvidia-mig-manager
+    """
+)
+# Of vendors that few have: where a whole pool has one, the pool tells, and a single machine's is somebody's.
+AGENTS = _words(
+    """
+    /opt/hosteye/hosteye /opt/bcm-agent/bcm-agent /usr/local/hostguard/bin/hostguard
+    /usr/local/uniagent/bin/uniagent /opt/stackdriver/collectd/sbin/stackdriver-collectd
+    /opt/google-fluentd/embedded/bin/ruby-daemon /opt/SumoCollector/wrapper
+    /usr/share/scalyr-agent-2/bin/scalyr-agent-2 /usr/lib/check_mk_agent/agent /usr/local/ncpa/ncpa
+    /usr/lib/signalfx-agent/bin/signalfx-agent /opt/observiq-otel-collector/observiq-otel-collector
+    /opt/TrendMicro/agent /opt/landesk/bin/agent /opt/McAfee/agent/bin/macmnsvc
+    /opt/isec/ens/threatprevention/bin/isecd /opt/eset/RemoteAdministrator/Agent/ERAAgent
+    /opt/f-secure/fsav/bin/fsavd /opt/kaspersky/kesl/libexec/kesl /opt/bitdefender-security-tools/bin/bdsecd
+    /opt/cisco/amp/bin/ampdaemon /opt/illumio_ven/bin/venAgentMgr /opt/draios/bin/dragent
+    /opt/threatstack/sbin/tsagentd /opt/uptycs/osquery/bin/osqueryd-x /opt/fireeye/bin/xagt
+    /opt/amagent/bin/amagent /opt/cylance/desktop/cylancesvc /opt/zscaler/bin/zstunnel
+    /opt/netskope/stagent/stAgentSvc /opt/paloaltonetworks/globalprotect/PanGPS
+    /opt/wiz/sensor/bin/wiz-sensor /var/lib/twistlock/defender /opt/microsoft/omsagent/bin/omsagent
+    /opt/microsoft/scx/bin/scxcimserver /usr/bin/falco /usr/bin/lacework /usr/sbin/zerotier-one
+    /usr/bin/warp-svc /opt/imperva/ragent/bin/ragent
+    """
+)
+MOST_PATTERNS = 486
+
+
+@pytest.fixture
+def root(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Path:
+    """A made host, whose databases are read here and not by a program."""
+    monkeypatch.setattr(packages, "ask_databases", find_owners)
+    (tmp_path / "proc/self/ns").mkdir(parents=True)
+    (tmp_path / "proc/uptime").write_text("9000.00 0.00\n")
+    return tmp_path
+
+
+def kinds_of(root: Path, owners: PackageOwners | None) -> dict[int, tuple[Kind, str]]:
+    """Each process of the made host: its kind, and the rule."""
+    table = ProcessTable(
+        root / "proc", root / "etc", root / "usr", root / "run", root / "pods", packages=owners, shells=MadeShells()
+    )
+    return {pid: (each.kind, each.rule) for pid, each in table.read_processes(1.0).processes.items()}
+
+
+@pytest.mark.parametrize("by_database", [True, False])
+@pytest.mark.parametrize("uid", [0, 121])
+def test_a_distributions_daemon_is_the_machines_own_without_its_name(
+    root: Path, uid: int, *, by_database: bool
+) -> None:
+    """Of root and of a system's user, by the database of packages and, where there is none, by its folder."""
+    units = [f"/usr/lib/systemd/system/{name}.service" for name in DAEMONS]
+    programs = [f"/usr/sbin/{name}" for name in DAEMONS]
+    if by_database:
+        put_dpkg(root, base_files(), APackage(name="distribution", files=(*units, *programs)))
+    (root / "usr/lib/systemd/system").mkdir(parents=True)
+    for pid, (name, unit, program) in enumerate(zip(DAEMONS, units, programs, strict=True), start=100):
+        (root / unit[1:]).write_text(f"[Service]\nExecStart={program}\n")
+        group = f"/system.slice/{name}.service"
+        put_process(root / "proc", pid, name[:15], cgroup=group, uid=uid, executable=program, arguments=(program,))
+
+    found = kinds_of(root, PackageOwners(root))
+
+    assert {kind for kind, _ in found.values()} == {Kind.SERVICE}
+    assert sum(rule == PACKAGED for _, rule in found.values()) > len(DAEMONS) * 0.9
+
+
+def test_what_only_is_called_so_is_somebodys(root: Path) -> None:
+    """The same units by an administrator, with a program of nobody's package."""
+    put_dpkg(root, base_files())
+    (root / "etc/systemd/system").mkdir(parents=True)
+    for pid, name in enumerate(DAEMONS, start=100):
+        (root / f"etc/systemd/system/{name}-x.service").write_text(f"[Service]\nExecStart=/usr/bin/{name}-x\n")
+        group = f"/system.slice/{name}-x.service"
+        put_process(root / "proc", pid, "serve", cgroup=group, uid=0, executable="/usr/bin/serve")
+
+    assert {kind for kind, _ in kinds_of(root, PackageOwners(root)).values()} == {Kind.PEOPLE}
+
+
+def test_a_desktops_service_is_known_by_its_folder_and_its_unit(root: Path) -> None:
+    """In a unit that a package made for users' managers; in a login, in another unit and in a terminal it is theirs."""
+    (root / "usr/lib/systemd/user").mkdir(parents=True)
+    (root / "usr/lib/systemd/user/dbus.service").write_text("[Service]\n")
+    manager = "/user.slice/user-1000.slice/user@1000.service/session.slice"
+    for pid, name in enumerate(DESKTOP, start=100):
+        put_process(root / "proc", pid, name[:15], cgroup=f"{manager}/dbus.service", executable=f"/usr/libexec/{name}")
+    elsewhere = {
+        90: (f"{manager}/dbus.service", "/usr/bin/gvfsd", 0),
+        91: (f"{manager}/own.service", "/usr/libexec/gvfsd", 0),
+        92: ("/user.slice/user-1000.slice/session-4.scope", "/usr/libexec/gvfsd", 0),
+        93: (f"{manager}/dbus.service", "/usr/libexec/gvfsd", 34816),
+        94: (f"{manager}/dbus.service", "/usr/libexec/gcc/cc1plus", 0),
+        95: (f"{manager}/dbus.service", "/usr/libexec/qemu-kvm", 0),
+    }
+    for pid, (group, program, tty) in elsewhere.items():
+        put_process(root / "proc", pid, program.rpartition("/")[2], cgroup=group, executable=program, tty=tty)
+
+    found = kinds_of(root, None)
+
+    assert {kind for pid, (kind, _) in found.items() if pid >= 100} == {Kind.SESSION}
+    assert {kind for pid, (kind, _) in found.items() if pid < 100} == {Kind.PEOPLE}
+
+
+@pytest.mark.parametrize("namespace", ["kube-system", "gpu-operator", "nvidia-device-plugin"])
+def test_a_pod_of_the_clusters_own_needs_no_name(root: Path, namespace: str) -> None:
+    """The kubelet's folders of logs name its namespace; in a namespace of people the same programs are people's."""
+    own, other = "0a1b2c3d-0001-0002-0003-0a1b2c3d4e5f", "0a1b2c3d-0001-0002-0003-0a1b2c3d4e60"
+    (root / f"pods/{namespace}_x-4f_{own}").mkdir(parents=True)
+    (root / f"pods/team-a_x-4f_{other}").mkdir()
+    for place, uid in enumerate((own, other)):
+        group = f"/kubepods.slice/kubepods-pod{uid.replace('-', '_')}.slice/cri-containerd-{'cd' * 32}.scope"
+        for pid, name in enumerate(PODS, start=100 + 200 * place):
+            put_process(root / "proc", pid, name[:15], cgroup=group, uid=0, executable=f"/bin/{name}")
+
+    found = kinds_of(root, None)
+
+    assert {kind for pid, (kind, _) in found.items() if pid < 300} == {Kind.SERVICE}
+    assert {kind for pid, (kind, _) in found.items() if pid >= 300} == {Kind.PEOPLE}
+
+
+@pytest.mark.parametrize("path", AGENTS)
+def test_an_agent_that_the_whole_pool_runs_is_handed_over_and_one_alone_is_somebodys(path: str) -> None:
+    """What it is called says nothing; what the pool says is asked by its unit and its file."""
+    name = path.rpartition("/")[2]
+    unit = f"{name}.service"
+    for origin in (UnitOrigin.ADMINISTRATOR, UnitOrigin.VENDOR):
+        facts = Facts(
+            names=(name[:15], name), uid=0, user="root", placement=Placement(systemd_unit=unit), slice="system.slice",
+            origin=origin, by_hand=True,
+        )  # fmt: skip
+        assert classify(facts)[0] is Kind.PEOPLE
+        assert name_in_fleet(facts, path) is not None
+
+
+LISTS = {name: value for name, value in vars(known).items() if name.isupper() and isinstance(value, tuple)}
+
+
+def test_the_lists_stay_small() -> None:
+    """A name that a package, the pool, who asks or days tell does not come back."""
+    assert len({pattern for each in LISTS.values() for pattern in each}) <= MOST_PATTERNS
+
+
+@pytest.mark.parametrize("name", LISTS)
+def test_no_pattern_says_what_another_of_its_list_says(name: str) -> None:
+    """Each one names something that the others do not."""
+    patterns = LISTS[name]
+    doubled = [(each, other) for each in patterns for other in patterns if each != other and fnmatchcase(each, other)]
+    assert doubled == []
+    assert len(set(patterns)) == len(patterns)
