@@ -319,6 +319,7 @@ _BUDGETS = Row(
                 Query(expr=f"max({led('budget_usd', _THIS)})", legend="budget"),
                 Query(expr=f"max({led('budget_spent_usd', _THIS)})", legend="spent"),
                 Query(expr=f"max({led('budget_forecast_usd', _THIS)})", legend="forecast"),
+                Query(expr=f"max({led('budget_present_rate_usd', _THIS)})", legend="at the present rate"),
                 Query(expr=f"max({led('budget_forecast_lower_usd', _THIS)})", legend="at least"),
                 Query(expr=f"max({led('budget_forecast_upper_usd', _THIS)})", legend="at most"),
                 Query(

@@ -8,7 +8,7 @@ from typing import Literal
 
 from gpuwatch.model.fleet import Node
 
-Basis = Literal["actual", "forecast"]
+Basis = Literal["actual", "forecast", "rate"]  # spent, as usual, at the present rate
 When = Literal["never", "actual", "forecast"]
 
 
@@ -85,7 +85,10 @@ class BudgetState:
     It and the forecast are lower bounds where machine-hours without a known price (`unpriced_hours`) are among it.
     `thresholds` are the parts of it that people want to hear of, smallest first. `blocked` is why no machine may be
     added, None: it may; `hastening` how long idle machines wait, None: as their pools say. `reaches_at` is when all
-    will be spent at the forecast's pace, where that is this month and still ahead.
+    will be spent at the forecast's pace, where that is this month and still ahead. The forecast is as usual: with how
+    long such machines usually run. `present_rate_usd` is what the month ends at if what runs now runs on, and nothing
+    else; `lasting_rate_usd` the same at the least rate of the last three days, which thresholds and effects go by.
+    `change` is the last step of the fleet, where it had one within two weeks.
     """
 
     name: str
@@ -105,6 +108,9 @@ class BudgetState:
     lower_usd: Decimal | None = None  # of the 80 % interval; None: the past cannot tell
     upper_usd: Decimal | None = None
     probability_over: float | None = None
+    present_rate_usd: Decimal | None = None
+    lasting_rate_usd: Decimal | None = None
+    change: str | None = None
     method: str = ""
     reaches_at: datetime | None = None
     crossings: tuple[Crossing, ...] = ()

@@ -12,7 +12,7 @@ from gpuwatch.model.money import format_usd
 from gpuwatch.notify.formats import SCHEMA, wording_as_html, wording_as_text
 from gpuwatch.notify.wording import Item, Wording, printable, when
 
-_WORDS = {"actual": "spent", "forecast": "forecast"}
+_WORDS = {"actual": "spent", "forecast": "forecast as usual", "rate": "at the present rate"}
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -33,9 +33,10 @@ class BudgetMessage:
         name, whole, by = (
             printable(state.name),
             format_usd(state.usd_per_month),
-            "" if top.on == "actual" else "forecast ",
+            {"actual": "", "forecast": "forecast ", "rate": "at the present rate "}[top.on],
         )
-        usd, end = (state.spent_usd, " spent") if top.on == "actual" else (state.forecast_usd, "")
+        usd = {"actual": state.spent_usd, "forecast": state.forecast_usd, "rate": state.lasting_rate_usd}[top.on]
+        end = " spent" if top.on == "actual" else ""
         return f"gpuwatch: budget {name} {by}past {share(top)}: {format_usd(usd)} of {whole}{end}"
 
     def text(self) -> str:
@@ -77,6 +78,9 @@ class BudgetMessage:
                 "spent_usd": _text(state.spent_usd),
                 "usd_per_hour": _text(state.usd_per_hour),
                 "forecast_usd": _text(state.forecast_usd),
+                "present_rate_usd": _text(state.present_rate_usd),
+                "lasting_rate_usd": _text(state.lasting_rate_usd),
+                "change": state.change,
                 "lower_usd": _text(state.lower_usd),
                 "upper_usd": _text(state.upper_usd),
                 "reaches_at": None if state.reaches_at is None else state.reaches_at.astimezone(UTC).isoformat(),
@@ -116,7 +120,12 @@ class BudgetMessage:
             bounds = ""
             if state.lower_usd is not None and state.upper_usd is not None:
                 bounds = f", with 80 % between {format_usd(state.lower_usd)} and {format_usd(state.upper_usd)}"
-            yield "Forecast", f"{format_usd(state.forecast_usd)} ({part}) at the end of {state.month}{bounds}"
+            yield "As usual", f"{format_usd(state.forecast_usd)} ({part}) at the end of {state.month}{bounds}"
+        if state.present_rate_usd is not None:
+            part = _percent(state.present_rate_usd / state.usd_per_month)
+            yield "Present rate", f"{format_usd(state.present_rate_usd)} ({part}), if what runs now runs on"
+        if state.change is not None:
+            yield "Changed", printable(state.change)
         if state.reaches_at is not None:
             yield "All spent", f"at the forecast's pace {when(state.reaches_at, self.zone)}"
         if state.blocked is not None:
@@ -132,8 +141,8 @@ class BudgetMessage:
 
 
 def highest(crossings: Sequence[Crossing]) -> Crossing:
-    """What matters most of these: what is spent before what is forecast, then the larger part."""
-    return max(crossings, key=lambda each: (each.on == "actual", each.ratio))
+    """What matters most of these: what is spent, then as usual, then the present rate; then the larger part."""
+    return max(crossings, key=lambda each: (each.on == "actual", each.on == "forecast", each.ratio))
 
 
 def share(crossing: Crossing) -> str:
@@ -159,6 +168,12 @@ def _opening(state: BudgetState, crossings: Sequence[Crossing]) -> str:
     if "forecast" in tops:
         ahead = format_usd(state.forecast_usd)
         sentences.append(
-            f"{state.month} is forecast to end at {ahead}, which is past {share(tops['forecast'])} of {whole}."
+            f"{state.month} is forecast to end at {ahead} as usual, which is past {share(tops['forecast'])} of {whole}."
+        )
+    if "rate" in tops:
+        ahead = format_usd(state.lasting_rate_usd)
+        sentences.append(
+            f"At the rate of the last three days {state.month} ends at {ahead}, which is past {share(tops['rate'])} of "
+            f"{whole}."
         )
     return f"Budget {printable(state.name)}: {' '.join(sentences)}"

@@ -148,9 +148,16 @@ FAMILIES = (
     gauge(
         "budget_forecast_usd",
         _BUDGET,
-        "What the month is forecast to end at; none with less than a day of history.",
+        "What the month is forecast to end at as usual; none with less than a day of history.",
         ROUND,
         _of_budgets(lambda each: each.forecast_usd),
+    ),
+    gauge(
+        "budget_present_rate_usd",
+        _BUDGET,
+        "What the month ends at if what runs now runs on; none while the ledger cannot be asked.",
+        ROUND,
+        _of_budgets(lambda each: each.present_rate_usd),
     ),
     gauge(
         "budget_forecast_lower_usd",

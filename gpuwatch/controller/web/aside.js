@@ -37,11 +37,13 @@ function budget(each) {
   const ratio = each.spent_usd == null ? 0 : Number(each.spent_usd) / Number(each.usd_per_month);
   const bar = el("progress", { max: 1, value: Math.min(1, ratio), className: ratio > 1 ? "over" : "", ariaLabel: `spent of budget ${each.name}` });
   const early = each.doubt ? "" : ", too early for a forecast: it needs a day of history";
-  const ends = each.forecast_usd == null ? early : `, ${each.month} ends at ${usd(each.forecast_usd)}`;
+  const ends = each.forecast_usd == null ? early : `, ${each.month} ends at ${usd(each.forecast_usd)} as usual`;
   const within = each.lower_usd == null ? "" : ` (80 %: ${usd(each.lower_usd)} to ${usd(each.upper_usd)})`;
+  const rate = each.present_rate_usd == null ? "" : `, at the present rate at ${usd(each.present_rate_usd)}`;
+  const changed = each.change == null ? "" : `. The fleet has changed: ${each.change}`;
   const risk = each.probability_over == null ? "" : `; over with ${percent(each.probability_over)}`;
   return el("li", {}, el("strong", {}, each.name), ` ${usd(each.spent_usd)} of ${usd(each.usd_per_month)}`, bar,
-    el("small", {}, `${each.scope}${ends}${within}${risk}${each.blocked ? `. No machine is added: ${each.blocked}` : ""}${each.doubt ? `. ${each.doubt}` : ""}`));
+    el("small", {}, `${each.scope}${ends}${within}${risk}${rate}${changed}${each.blocked ? `. No machine is added: ${each.blocked}` : ""}${each.doubt ? `. ${each.doubt}` : ""}`));
 }
 
 // --- pauses ------------------------------------------------------------------------------------------------------

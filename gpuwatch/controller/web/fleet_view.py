@@ -105,6 +105,8 @@ class BudgetRow:
     lower_usd: Decimal | None
     upper_usd: Decimal | None
     probability_over: float | None
+    present_rate_usd: Decimal | None
+    change: str | None
     reaches_at: datetime | None
     blocked: str | None
     doubt: str | None
@@ -272,6 +274,8 @@ def budgets(seen: Observation) -> tuple[BudgetRow, ...]:
             lower_usd=each.lower_usd,
             upper_usd=each.upper_usd,
             probability_over=each.probability_over,
+            present_rate_usd=each.present_rate_usd,
+            change=each.change,
             reaches_at=each.reaches_at,
             blocked=each.blocked,
             doubt=each.doubt,

@@ -3,11 +3,13 @@
 Rules, all of them:
 
 1. Spent is what was metered this month, at the prices of then: the same rows and the same sum as `gpuwatch cost`.
-2. The forecast is that plus the rest of the month by `forecast_month`, on days that end at the last full hour. With
-   less than a day on record there is no forecast: minutes say nothing of a month.
-3. Thresholds are crossed once a month each, by what is spent, and by a forecast.
+2. There are two forecasts. As usual: spent, and the rest of the month from the machines that exist and how long such
+   machines usually run (`forecast.machines`), on days that end at the last full hour. It needs a day on record, since
+   minutes say nothing of a habit. At the present rate: spent, and what runs now until the month ends.
+3. Thresholds are crossed once a month each, by what is spent, as usual, and at the present rate: by the least rate of
+   the last three days and of now, since a busy day is no month. One that is past as usual does not count again.
 4. A budget blocks growth, or hastens idle machines, from 100 % on. A forecast does so only where the past shows how far
-   it may be off.
+   it may be off; both do, and the sentence says which.
 5. Hours without a known price are counted and reported: figures are then lower bounds. What they would cost at the
    last known prices blocks growth where a budget does so, and does nothing else (`unpriced`).
 """
@@ -29,8 +31,8 @@ from gpuwatch.model.usage import HOUR_MS, Terms
 from gpuwatch.money.accounting.totals import Billed
 from gpuwatch.money.budgets.settings import Budget
 from gpuwatch.money.budgets.unpriced import Kind, LastPrice, Unpriced, kind_of, without_price
+from gpuwatch.money.forecast.machines import fleet_days
 from gpuwatch.money.forecast.month_end import MonthEnd, month_end
-from gpuwatch.money.forecast.series import Series
 
 DAY_SECONDS = 86_400
 HISTORY_DAYS = 91  # thirteen weeks: enough to try a month ahead, little enough to be read every hour
@@ -152,7 +154,7 @@ def state(
             *filter(None, [lacking.words(), elsewhere_note(price.source for _, _, price in parts if price)]),
         ),
     )
-    made = _with_forecast(made, known.ahead)
+    made = _with_forecast(_with_rates(made, month, known.ahead), known.ahead)
     made = _with_effects(replace(made, reaches_at=_reaches(made, month)), budget)
     return made if made.blocked else replace(made, blocked=_blocked_by_unpriced(made, budget, lacking, month))
 
@@ -175,10 +177,15 @@ def with_crossings(state: BudgetState, budget: Budget, before: BudgetState | Non
     same = before is not None and (before.month, before.usd_per_month) == (state.month, state.usd_per_month)
     crossings = before.crossings if before is not None and same else ()
     known = {(each.ratio, each.on): each for each in crossings}
-    levels: dict[Basis, Decimal | None] = {"actual": state.spent_usd, "forecast": state.forecast_usd}
+    levels: dict[Basis, Decimal | None] = {
+        "actual": state.spent_usd,
+        "forecast": state.forecast_usd,
+        "rate": state.lasting_rate_usd,
+    }
     for ratio in budget.ratios:
         for on, usd in levels.items():
-            if usd is not None and usd >= ratio * state.usd_per_month:
+            told = on == "rate" and (float(ratio), "forecast") in known
+            if usd is not None and usd >= ratio * state.usd_per_month and not told:
                 known.setdefault((float(ratio), on), Crossing(ratio=float(ratio), on=on, at=now))
     return replace(state, crossings=tuple(known.values()))
 
@@ -198,10 +205,12 @@ def unknown(name: str, budget: Budget, month: Month, before: BudgetState | None,
     )
 
 
-def forecast(budget: Budget, rows: Sequence[Billed], month: Month) -> MonthEnd | None:
+def forecast(
+    budget: Budget, rows: Sequence[Billed], month: Month, unseen: frozenset[int] = frozenset()
+) -> MonthEnd | None:
     """Rule 2, of the rows in a budget's scope that begin before the edge; None: less than a day is on record.
 
-    Its days do not begin when the month does, so that what they hold of the month is put right by the rows themselves.
+    `unseen` are days before the edge, 1 is the last, of which nobody knows what ran.
     """
     if month.began is None:
         return None
@@ -209,22 +218,23 @@ def forecast(budget: Budget, rows: Sequence[Billed], month: Month) -> MonthEnd |
     days = min(HISTORY_DAYS, (edge - int(month.began.timestamp())) // DAY_SECONDS)
     if days < 1:
         return None
-    start = edge - days * DAY_SECONDS
-    sums = [0.0] * days
-    for row in rows:
-        usd = float(row.terms.usd_per_hour or 0) * float(row.node_ms) / HOUR_MS
-        for day in range(max(0, (row.begin - start) // DAY_SECONDS), days):
-            first = start + day * DAY_SECONDS
-            both = min(row.begin + row.span, first + DAY_SECONDS) - max(row.begin, first)
-            if both <= 0:
-                break
-            sums[day] += usd * both / row.span
-    series = Series(start=datetime.fromtimestamp(start, UTC), step_seconds=DAY_SECONDS, values=tuple(sums))
-    whole = sum(value for day, value in enumerate(sums) if series.time(day) >= month.begin)
-    cut = Decimal(str(float(past(rows, month, None).usd) - whole))
-    ahead = month_end(series, month.now.astimezone(month.zone), budget.usd_per_month - cut)
-    bounds = [None if each is None else each + cut for each in (ahead.lower, ahead.upper)]
-    return replace(ahead, expected=ahead.expected + cut, lower=bounds[0], upper=bounds[1])
+    fleet = fleet_days(rows, edge, days, frozenset(days - each for each in unseen))
+    return month_end(fleet, past(rows, month, None).usd, month.now.astimezone(month.zone), budget.usd_per_month)
+
+
+def _with_rates(made: BudgetState, month: Month, ahead: MonthEnd | None) -> BudgetState:
+    """Return the state with what the month ends at if what runs now runs on."""
+    if made.usd_per_hour is None:
+        return made
+    spent, rate = made.spent_usd or Decimal(0), made.usd_per_hour
+    hours = Decimal(str((month.end - month.now).total_seconds() / _HOUR_S))
+    least = None if ahead is None or ahead.lasting_usd_per_hour is None else min(rate, ahead.lasting_usd_per_hour)
+    return replace(
+        made,
+        present_rate_usd=(spent + rate * hours).quantize(_CENT),
+        lasting_rate_usd=None if least is None else (spent + least * hours).quantize(_CENT),
+        change=None if ahead is None else ahead.change,
+    )
 
 
 def _with_forecast(made: BudgetState, ahead: MonthEnd | None) -> BudgetState:
@@ -248,10 +258,19 @@ def _with_effects(made: BudgetState, budget: Budget) -> BudgetState:
     spent, limit = made.spent_usd or Decimal(0), made.usd_per_month
     sure = made.forecast_usd is not None and made.probability_over is not None
     reached: dict[str, bool] = {"actual": spent >= limit}
-    reached["forecast"] = reached["actual"] or (sure and (made.forecast_usd or spent) > limit)
+    usual, rate = made.forecast_usd or spent, made.lasting_rate_usd or spent
+    reached["forecast"] = reached["actual"] or (sure and max(usual, rate) > limit)
     used = f"{format_usd(spent)} of the {format_usd(limit)} of the budget {made.name} are spent in {made.month}"
-    coming = f", and the month is forecast to end at {format_usd(made.forecast_usd)}" if not reached["actual"] else ""
-    word, usd = ("spent", spent) if reached["actual"] else ("forecast", made.forecast_usd or spent)
+    if reached["actual"]:
+        coming, word, usd = "", "spent", spent
+    elif usual > limit:
+        coming = f", and the month is forecast to end at {format_usd(usual)} as usual"
+        word, usd = "forecast as usual", usual
+    else:
+        coming = f", and at the rate of the last three days the month ends at {format_usd(rate)}"
+        coming += f" (as usual at {format_usd(usual)})"
+        word, usd = "forecast at the present rate", rate
+    coming += f" ({made.change})" if coming and made.change else ""
     on = f"{word} at {usd / limit:.0%}"
     return replace(
         made,

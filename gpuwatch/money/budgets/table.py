@@ -12,8 +12,20 @@ from gpuwatch.model.money import format_usd
 from gpuwatch.runtime.printable import legible
 from gpuwatch.runtime.table import align_rows
 
-_HEADS = ("budget", "a month", "spent", "part", "now/h", "forecast", "80 % interval", "part", "over", "all spent on")
-_SPARE = {6: 3, 9: 2, 8: 1}  # of a narrow terminal: the interval goes first
+_HEADS = (
+    "budget",
+    "a month",
+    "spent",
+    "part",
+    "now/h",
+    "this rate",
+    "as usual",
+    "80 % interval",
+    "part",
+    "over",
+    "all spent on",
+)
+_SPARE = {7: 4, 10: 3, 9: 2, 5: 1}  # of a narrow terminal: the interval goes first
 _OLD_SECONDS = 900.0
 TOO_EARLY = "too early"
 
@@ -50,6 +62,7 @@ def _row(each: BudgetState) -> list[str]:
         format_usd(each.spent_usd) + least,
         _part(each.spent_usd, each.usd_per_month),
         format_usd(each.usd_per_hour) + ("+?" if each.unpriced_now else ""),
+        _unless_unknown(each.present_rate_usd, least, each.unpriced_now),
         _forecast(each, least),
         bounds,
         _part(each.forecast_usd, each.usd_per_month),
@@ -63,6 +76,10 @@ def _forecast(each: BudgetState, least: str) -> str:
     if each.forecast_usd is None and each.doubt is None:
         return TOO_EARLY
     return format_usd(each.forecast_usd) + least
+
+
+def _unless_unknown(usd: Decimal | None, least: str, unpriced_now: int) -> str:
+    return "-" if usd is None else format_usd(usd) + (least or "+?" * bool(unpriced_now))
 
 
 def _budget_lines(each: BudgetState, at: datetime) -> list[str]:
@@ -80,13 +97,19 @@ def _budget_lines(each: BudgetState, at: datetime) -> list[str]:
     if each.unpriced_hours:
         hours = f"{each.unpriced_hours:.1f} machine-hours have no known price"
         lines.append(f"{hours}: the sums are the least it can be; set prices.live, or their prices in prices.file")
-    by = [f"forecast by {each.method}"] if each.method else []
+    if each.unpriced_now:
+        left = each.unpriced_now * max(0.0, (each.ends_at - at).total_seconds()) / 3600
+        machines = f"{each.unpriced_now} machine{'s' * (each.unpriced_now != 1)}"
+        lines.append(f"{machines} without a price: {left:,.1f} more machine-hours until the month ends, in no forecast")
+    if each.change is not None:
+        lines.append(f"the fleet has changed: {each.change}")
+    by = [f"as usual: by {each.method}, and how long such machines usually run"] if each.method else []
     return [*lines, *by, *each.notes]
 
 
 def _crossed_lines(each: BudgetState) -> Iterator[str]:
-    """The highest threshold that is spent, and the highest that is forecast."""
-    for on, word in (("actual", "spent"), ("forecast", "forecast")):
+    """The highest threshold that is spent, and the highest by each forecast."""
+    for on, word in (("actual", "spent"), ("forecast", "as usual"), ("rate", "at the present rate")):
         found = max((one for one in each.crossings if one.on == on), key=lambda one: one.ratio, default=None)
         if found is not None:
             yield f"past {found.ratio:.0%} {word} since the round of {format_time(found.at)}"

@@ -163,11 +163,14 @@ def crossing_line(found: BudgetState, ratio: float, on: Basis) -> str:
     """A threshold that was crossed, as a sentence."""
     if on == "actual":
         level = f"{format_usd(found.spent_usd)} are spent in {found.month}"
+    elif on == "rate":
+        level = f"at the rate of the last three days {found.month} ends at {format_usd(found.lasting_rate_usd)}"
+        level += f", as usual at {format_usd(found.forecast_usd)}"
     else:
-        level = f"{found.month} is forecast to end at {format_usd(found.forecast_usd)}"
+        level = f"{found.month} is forecast to end at {format_usd(found.forecast_usd)} as usual"
         if found.lower_usd is not None and found.upper_usd is not None:
             level += f" (80 %: {format_usd(found.lower_usd)} to {format_usd(found.upper_usd)})"
     least = f" At least: {found.unpriced_hours:.0f} machine-hours have no known price." if found.unpriced_hours else ""
-    return (
-        f"Budget {found.name} ({found.scope}): {level}, past {ratio:.0%} of {format_usd(found.usd_per_month)}.{least}"
-    )
+    changed = f" The fleet has changed: {found.change}." if found.change and on != "actual" else ""
+    past_ratio = f"past {ratio:.0%} of {format_usd(found.usd_per_month)}"
+    return f"Budget {found.name} ({found.scope}): {level}, {past_ratio}.{changed}{least}"

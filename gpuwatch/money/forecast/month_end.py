@@ -1,17 +1,20 @@
 """Where a month and the coming year will end: what was spent, and a forecast of the rest with its interval.
 
-Here a series holds amounts per step (dollars a day or an hour), so that they add up. Months are those of the zone of
-`now`: one with a clock change is an hour longer or shorter, and hourly steps count it so.
+A month's rest is forecast from the machines that exist (`machines`), a year from a series of amounts per step
+(dollars a day or an hour), so that they add up. Months are those of the zone of `now`: one with a clock change is
+an hour longer or shorter, and is counted so.
 """
 
+import math
 from collections.abc import Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from datetime import UTC, datetime, timedelta
 from decimal import Decimal
+from fractions import Fraction
 from statistics import fmean
 
-from gpuwatch.money.forecast.evaluation import longer, probability_above, radius
-from gpuwatch.money.forecast.forecast import forecast
+from gpuwatch.money.forecast.evaluation import longer, radius
+from gpuwatch.money.forecast.machines import FleetDays, coming, fleet_change
 from gpuwatch.money.forecast.methods import profile
 from gpuwatch.money.forecast.series import DAY_SECONDS, Series
 
@@ -21,6 +24,8 @@ _LEVEL_DAYS = 28
 _ENOUGH = 4
 _YEAR = 12
 _SHORTEST_MONTH_DAYS = 28
+_EARLIER = 3  # months that may show work that comes once a month
+MACHINES = "the machines that exist"
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -28,64 +33,56 @@ class MonthEnd:
     """A month's total. Bounds of the 80 % interval and the probability are None where the past is too short."""
 
     month: datetime
-    actual: Decimal  # of the steps measured so far
-    missing_steps: int  # of those gone by; counted at the mean of the others
+    actual: Decimal  # of what was measured so far
+    missing_steps: int  # days gone by that nobody saw; counted at the mean of the others
     expected: Decimal
     lower: Decimal | None
     upper: Decimal | None
     probability_over: float | None  # of the budget; None without one
     method: str
     warnings: tuple[str, ...]
+    lasting_usd_per_hour: Decimal | None = None  # on each of the last three days at least
+    change: str | None = None  # the fleet's last step, where it had one lately
 
 
-def month_end(series: Series, now: datetime, budget: Decimal | None = None) -> MonthEnd:
+def month_end(fleet: FleetDays, spent: Fraction, now: datetime, budget: Decimal | None = None) -> MonthEnd:
     """The total of the month of `now`.
 
     Args:
-        series: amounts per step up to now; a step that is not over belongs left out.
+        fleet: its days up to now; the last may end a little before.
+        spent: what the month has cost until these days end.
         now: aware; its zone says where months begin.
         budget: the amount that the month may exceed; the answer says how probable that is.
 
-    Raises:
-        ValueError: no value is known, or a step begins after now.
-
     """
-    if series.values and series.time(len(series.values) - 1) > now:
-        raise ValueError(f"the series' last step begins at {series.time(len(series.values) - 1)}, after {now}")
     begin, end = _month(now, 0), _month(now, 1)
-    gone = [value for at, value in enumerate(series.values) if series.time(at) >= begin]
-    known = [value for value in gone if value is not None]
-    # Steps between the series' end and the month's; the last may be cut short by the month's end.
-    rest = max(0.0, (end - max(begin, series.end)).total_seconds() / series.step_seconds)
-    skipped = max(0.0, (begin - series.end).total_seconds() / series.step_seconds)
-    steps = -int(-(rest + skipped) // 1)
-    coming = forecast(series, max(1, steps))
-    means = [step.mean for step in coming.steps]
-    actual = sum(known)
-    usual = fmean(known) if known else means[0]
-    missing = len(gone) - len(known)
-    ahead = _sum(means, skipped, skipped + rest)
-    expected = actual + usual * missing + ahead
-    share = rest / steps if steps else 0.0
-    errors = [error * share for error in coming.total_errors] if rest else [0.0]
-    reach = radius(errors) if rest else 0.0
-    lower = None if reach is None else expected - reach
-    if lower is not None and min(series.known) >= 0:
-        lower = max(lower, actual)  # what is spent stays spent
-    warnings = coming.warnings
-    if missing:
-        warnings = (*warnings, f"{missing} steps of this month hold no value; counted at the mean of the others")
+    first = max(0, fleet.days - math.ceil((fleet.edge - begin.timestamp()) / DAY_SECONDS))
+    known, missing = fleet.seen_days(first)
+    actual = float(spent)
+    unseen = fleet.usd(first, fleet.days) / known * missing if known else 0.0
+    rest = max(0.0, end.timestamp() - fleet.edge)
+    # Days that end before the month begins say what its first hours cost.
+    ahead = coming(fleet, rest, [int(_month(now, -number).timestamp()) for number in range(_EARLIER)])
+    skipped = max(0.0, begin.timestamp() - fleet.edge)
+    ahead = replace(ahead, usd=unseen + (ahead.usd * (1 - skipped / rest) if rest else 0.0))
+    over = None if budget is None else 1.0 if spent > budget else ahead.probability_above(float(budget) - actual)
     return MonthEnd(
         month=begin.astimezone(now.tzinfo),
         actual=_cents(actual),
         missing_steps=missing,
-        expected=_cents(expected),
-        lower=None if lower is None else _cents(lower),
-        upper=None if reach is None else _cents(expected + reach),
-        probability_over=None if budget is None else _chance_over(series, budget, actual, expected, errors, rest),
-        method=coming.method if rest else "measured",
-        warnings=warnings,
+        expected=_cents(actual + ahead.usd),
+        lower=None if ahead.radius is None else _cents(actual + max(0.0, ahead.usd - ahead.radius)),
+        upper=None if ahead.radius is None else _cents(actual + ahead.usd + ahead.radius),
+        probability_over=over,
+        method=MACHINES if rest else "measured",
+        warnings=(*ahead.warnings, *([_unseen_days(missing)] if missing else ())),
+        lasting_usd_per_hour=_cents(fleet.lasting_usd_per_hour),
+        change=fleet_change(fleet, now),
     )
+
+
+def _unseen_days(count: int) -> str:
+    return f"{count} day{'s' * (count != 1)} of this month hold no value; counted at the mean of the others"
 
 
 def year_ahead(series: Series, now: datetime) -> tuple[MonthEnd, ...]:
@@ -168,20 +165,6 @@ def _month(now: datetime, later: int) -> datetime:
     month = now.month - 1 + later
     local = datetime(now.year + month // 12, month % 12 + 1, 1, tzinfo=now.tzinfo)
     return local.astimezone(UTC)
-
-
-def _sum(means: Sequence[float], begin: float, end: float) -> float:
-    """Of the steps from one to another, parts of steps in proportion."""
-    return sum(mean * max(0.0, min(end, at + 1) - max(begin, at)) for at, mean in enumerate(means))
-
-
-def _chance_over(
-    series: Series, budget: Decimal, actual: float, expected: float, errors: Sequence[float], rest: float
-) -> float | None:
-    limit = float(budget)
-    if actual > limit and min(series.known) >= 0:
-        return 1.0
-    return float(expected > limit) if not rest else probability_above(errors, limit - expected)
 
 
 def _days(series: Series) -> list[float | None]:

@@ -112,6 +112,8 @@ class ReportBudget:
     usd_lower: Decimal | None
     usd_upper: Decimal | None
     probability_over: float | None
+    usd_at_present_rate: Decimal | None
+    change: str | None
     unpriced_machine_hours: float
     blocked: str | None
     doubt: str | None
@@ -289,6 +291,7 @@ def _budget(state: BudgetState) -> ReportBudget:
         usd_forecast=state.forecast_usd,
         usd_lower=state.lower_usd,
         usd_upper=state.upper_usd,
+        usd_at_present_rate=state.present_rate_usd,
         unpriced_machine_hours=state.unpriced_hours,
     )
 

@@ -96,12 +96,13 @@ def budgets(report: Report) -> Iterator[Part]:
             format_usd(state.usd_per_month, "?"),
             format_usd(state.spent_usd, "?"),
             "-" if state.spent_usd is None else percent(float(state.spent_usd / state.usd_per_month)),
+            format_usd(state.present_rate_usd, "?"),
             format_usd(state.forecast_usd, TOO_EARLY if state.doubt is None else "?"),
             "-" if state.probability_over is None else f"{state.probability_over:.0%}",
         )
         for state in states
     ]
-    heads = ("budget", "scope", "a month", "spent", "of it", "forecast", "over with")
+    heads = ("budget", "scope", "a month", "spent", "of it", "present rate", "as usual", "over with")
     yield Table(caption=f"Budgets of {states[0].month}", heads=heads, rows=tuple(rows), left=frozenset({0, 1}))
     words = tuple(word for state in states for word in _budget_words(state))
     if words:
@@ -114,6 +115,8 @@ def _budget_words(state: BudgetState) -> Iterator[str]:
         yield f"{state.name}: {state.doubt}."
     elif state.forecast_usd is None:
         yield from (f"{state.name}: {note}." for note in state.notes)
+    if state.change is not None:
+        yield f"{state.name}: the fleet has changed: {state.change}."
     if state.reaches_at is not None:
         yield f"{state.name}: at the forecast's pace all of it is spent on {state.reaches_at:%Y-%m-%d}."
     if state.blocked is not None:

@@ -4,7 +4,7 @@ All sums are exact; cents are made last, by largest remainders, so that the line
 whole. What is not known is named and never filled in.
 """
 
-from collections.abc import Callable, Iterable, Mapping, Sequence
+from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, field, replace
 from datetime import UTC, date, datetime, timedelta
 from fractions import Fraction
@@ -19,6 +19,7 @@ from gpuwatch.money.accounting.slices import Calendar
 from gpuwatch.money.accounting.totals import (
     BY_HOLDER,
     TAG,
+    Billed,
     Energy,
     Row,
     Total,
@@ -29,6 +30,7 @@ from gpuwatch.money.accounting.totals import (
     whole,
 )
 from gpuwatch.money.blocked.blocked import Blocked
+from gpuwatch.money.forecast.machines import fleet_days
 from gpuwatch.money.forecast.month_end import MonthEnd, month_end, year_ahead
 from gpuwatch.money.forecast.series import DAY_SECONDS, Series
 from gpuwatch.money.report.inventory import Inventory
@@ -346,9 +348,22 @@ def _forecasts(
     # A period that has ended is reported as of its last moment, not of the next month's first.
     at = _as_utc(end) - timedelta(microseconds=1)
     try:
-        return month_end(series, at), year_ahead(series, at), None
+        years = year_ahead(series, at)
     except ValueError as error:
         return None, (), str(error)
+    edge, now = calendar.midnight(end), calendar.local(calendar.midnight(end) * 1000) - timedelta(microseconds=1)
+    unseen = frozenset(number for number, value in enumerate(values) if value is None)
+    begins = calendar.midnight((end - _DAY).replace(day=1))
+    spent = sum((total.usd for begin, total in times.items() if begins <= begin < edge), Fraction(0))
+    fleet = fleet_days(_by_day(facts.times, calendar), edge, (end - first).days, unseen)
+    return month_end(fleet, spent, now), years, None
+
+
+def _by_day(rows: Iterable[Row], calendar: Calendar) -> Iterator[Billed]:
+    """What machines were billed on each local day; of a sealed one no hours are known."""
+    for row in rows:
+        day = calendar.day((row.begin or 0) * 1000)
+        yield Billed(begin=day.begin, span=day.end - day.begin, terms=row.terms, node_ms=sum(row.amounts[:GPU]))
 
 
 def _as_utc(day: date) -> datetime:

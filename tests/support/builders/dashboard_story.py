@@ -192,6 +192,7 @@ def two_budgets(observation: Observation) -> tuple[BudgetState, ...]:
         lower_usd=Decimal(15000),
         upper_usd=Decimal(19500),
         probability_over=0.08,
+        present_rate_usd=Decimal(16500),
         unpriced_hours=1.5,
     )
     research = replace(

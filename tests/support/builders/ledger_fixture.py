@@ -191,6 +191,7 @@ def _budget(now: datetime) -> BudgetState:
         ends_at=at(date(2026, 4, 1), 0),
         spent_usd=Decimal("41234.50"),
         forecast_usd=Decimal("63000.25"),
+        present_rate_usd=Decimal("61200.75"),
         probability_over=0.81,
         method="7-day mean",
         reaches_at=at(date(2026, 3, 30), 4),

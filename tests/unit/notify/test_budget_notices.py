@@ -217,6 +217,8 @@ def test_a_message_says_what_is_known_and_nothing_else() -> None:
         reaches_at=datetime(2026, 3, 26, tzinfo=UTC),
         blocked="so it is",
         unpriced_hours=3.0,
+        present_rate_usd=Decimal(4800),
+        change="2 machines fewer in pool ml since Tuesday",
     )
     message = BudgetMessage(state=state, crossings=state.crossings, fleet="lab", made_at=NOW, zone=ZoneInfo("UTC"))
     bare = replace(message, state=replace(state, forecast_usd=None, unpriced_hours=0.0, reaches_at=None, blocked=None))
@@ -224,14 +226,25 @@ def test_a_message_says_what_is_known_and_nothing_else() -> None:
     for line in (
         "Spent: at least $4,012.34 of $5,000.00 (80.2 %) in 2026-03",
         "Now: $6.50 an hour",
-        "Forecast: $5,610.50 (112.2 %) at the end of 2026-03, with 80 % between $5,100.00 and $6,000.00",
+        "As usual: $5,610.50 (112.2 %) at the end of 2026-03, with 80 % between $5,100.00 and $6,000.00",
+        "Present rate: $4,800.00 (96.0 %), if what runs now runs on",
+        "Changed: 2 machines fewer in pool ml since Tuesday",
         "All spent: at the forecast's pace Thu 2026-03-26 00:00 UTC",
         "In force: no machine is added to it",
         "Not known: 3.0 machine-hours have no price",
-        "Passed: 80 % spent; 100 % forecast",
+        "Passed: 80 % spent; 100 % forecast as usual",
     ):
         assert line in message.text()
-    assert "Forecast:" not in bare.text()
+    assert "As usual:" not in bare.text()
+
+
+def test_a_message_says_that_the_present_rate_crossed_and_not_the_usual_forecast() -> None:
+    """Which of the two, in the title and in the first sentence."""
+    state = a_budget((1.0, "rate"), spent="3000", forecast_usd=Decimal(4700), lasting_rate_usd=Decimal(5200))
+    message = BudgetMessage(state=state, crossings=state.crossings, fleet="lab", made_at=NOW, zone=ZoneInfo("UTC"))
+
+    assert message.title == "gpuwatch: budget ml at the present rate past 100 %: $5,200.00 of $5,000.00"
+    assert "At the rate of the last three days 2026-03 ends at $5,200.00, which is past 100 %" in message.text()
 
 
 @pytest.mark.parametrize(

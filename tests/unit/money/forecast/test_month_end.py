@@ -3,13 +3,15 @@
 from collections.abc import Sequence
 from datetime import UTC, datetime, timedelta
 from decimal import Decimal
+from fractions import Fraction
 from zoneinfo import ZoneInfo
 
 import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from gpuwatch.money.forecast.month_end import month_end, year_ahead
+from gpuwatch.money.forecast.machines import FleetDays
+from gpuwatch.money.forecast.month_end import MACHINES, MonthEnd, month_end, year_ahead
 from gpuwatch.money.forecast.series import Series
 
 BERLIN = ZoneInfo("Europe/Berlin")
@@ -21,15 +23,30 @@ def spend(begin: datetime, step: float, values: Sequence[float | None]) -> Serie
     return Series(start=begin.astimezone(UTC), step_seconds=step, values=tuple(values))
 
 
+def a_fleet(now: datetime, dollars: Sequence[float | None]) -> FleetDays:
+    """Machines at $10 a day each that cost so much on each day up to now."""
+    counts = tuple(None if usd is None else usd / 10 for usd in dollars)
+    kind = ("default", "", "us-east-1", "g6.xlarge", "on_demand")
+    return FleetDays(edge=int(now.timestamp()), machines={kind: counts}, usd_per_hour={kind: 10 / 24})
+
+
+def of_month(now: datetime, dollars: Sequence[float | None], budget: Decimal | None = None) -> MonthEnd:
+    """The month's end of such a fleet; what is spent are the days of the month."""
+    begun = now.astimezone(now.tzinfo).day - 1
+    spent = sum((Fraction(usd or 0) for usd in dollars[len(dollars) - begun :] if begun), Fraction(0))
+    return month_end(a_fleet(now, dollars), spent, now, budget)
+
+
 def test_a_steady_month_ends_where_its_days_lead() -> None:
-    """$10 a day make $300 in June, whenever one asks, and a budget of $250 will not hold."""
+    """$10 a day make $300 in June, whenever one asks, give or take one machine; a budget of $250 will not hold."""
     for day in (2, 10, 29):
         now = datetime(2026, 6, day, tzinfo=UTC)
-        result = month_end(spend(now - timedelta(days=60), DAY, [10.0] * 60), now, Decimal(250))
+        result = of_month(now, [10.0] * 60, Decimal(250))
 
         assert result.month == datetime(2026, 6, 1, tzinfo=UTC)
         assert result.actual == 10 * (day - 1)
-        assert (result.expected, result.lower, result.upper) == (Decimal(300),) * 3
+        assert (result.expected, result.lower) == (Decimal(300), result.actual)
+        assert result.upper == 300 + 10 * (31 - day)
 
 
 @pytest.mark.parametrize("history", [16, 30, 60])
@@ -37,11 +54,10 @@ def test_a_growing_month_ends_where_its_growth_leads(history: int) -> None:
     """Days that cost $3 more than the day before go on so until the month's end: budgets and reports see it coming."""
     now = datetime(2026, 6, 20, tzinfo=UTC)
     costs = [100.0 + 3 * day for day in range(history + 11)]
-    result = month_end(spend(now - timedelta(days=history), DAY, costs[:history]), now, Decimal(100))
-    june = costs[max(0, history - 19) :]
+    june = sum(costs[max(0, history - 19) :])
 
-    assert float(result.expected) == pytest.approx(sum(june))
-    assert result.method == "trend"
+    spent = Fraction(sum(costs[max(0, history - 19) : history]))
+    assert float(month_end(a_fleet(now, costs[:history]), spent, now).expected) == pytest.approx(june)
 
 
 @pytest.mark.parametrize(
@@ -50,8 +66,8 @@ def test_a_growing_month_ends_where_its_growth_leads(history: int) -> None:
 def test_a_month_has_the_hours_of_its_zone(month: int, days: int, hours: int) -> None:
     """In Berlin March is an hour short and October an hour long; a dollar an hour shows it."""
     now = datetime(2026, month, days // 2, tzinfo=BERLIN)
-    since = 60 * 24
-    result = month_end(spend(now.astimezone(UTC) - timedelta(hours=since), HOUR, [1.0] * since), now)
+    begun = Fraction((now.astimezone(UTC) - now.replace(day=1).astimezone(UTC)) / timedelta(hours=1))
+    result = month_end(a_fleet(now, [24.0] * 60), begun, now)
 
     assert result.expected == hours
     assert result.month == datetime(2026, month, 1, tzinfo=BERLIN)
@@ -62,8 +78,7 @@ def test_a_month_has_the_hours_of_its_zone(month: int, days: int, hours: int) ->
 def test_bounds_are_ordered_and_what_is_spent_stays_spent(values: list[float], day: int, budget: int) -> None:
     """Actual <= lower <= expected <= upper, and the probability of exceeding falls as the budget grows."""
     now = datetime(2026, 6, day, tzinfo=UTC)
-    series = spend(now - timedelta(days=len(values)), DAY, values)
-    result, more = month_end(series, now, Decimal(budget)), month_end(series, now, Decimal(budget + 1000))
+    result, more = of_month(now, values, Decimal(budget)), of_month(now, values, Decimal(budget + 1000))
 
     assert result.lower is not None
     assert result.upper is not None
@@ -76,29 +91,23 @@ def test_bounds_are_ordered_and_what_is_spent_stays_spent(values: list[float], d
 def test_a_budget_that_is_exceeded_is_exceeded_for_certain() -> None:
     """What is spent is no forecast; a budget far away is unlikely to be reached."""
     now = datetime(2026, 6, 20, tzinfo=UTC)
-    series = spend(now - timedelta(days=60), DAY, [9.0, 11.0] * 30)
+    days = [90.0, 110.0] * 30
 
-    assert month_end(series, now, Decimal(100)).probability_over == 1.0
-    assert (month_end(series, now, Decimal(290)).probability_over or 0) > 0.9
-    assert (month_end(series, now, Decimal(400)).probability_over or 1) < 0.1
-    assert month_end(series, now).probability_over is None
+    assert of_month(now, days, Decimal(1000)).probability_over == 1.0
+    assert (of_month(now, days, Decimal(2700)).probability_over or 0) > 0.9
+    assert (of_month(now, days, Decimal(3400)).probability_over or 1) < 0.1
+    assert of_month(now, days).probability_over is None
 
 
 def test_at_the_months_end_nothing_is_forecast() -> None:
-    """In the last moment the total is what was measured, to the cent."""
+    """Where the whole month is measured the total is that, to the cent."""
     now = datetime(2026, 6, 30, 23, 59, tzinfo=UTC)
-    result = month_end(spend(datetime(2026, 5, 1, tzinfo=UTC), DAY, [1.11] * 60), now, Decimal("33.30"))
+    end = a_fleet(datetime(2026, 7, 1, tzinfo=UTC), [1.11] * 61)
+    whole = month_end(end, Fraction("33.30"), now, Decimal("33.30"))
 
-    assert result.method == "blend", "the last day is not measured yet"
-
-    whole = month_end(spend(datetime(2026, 5, 1, tzinfo=UTC), DAY, [1.11] * 61), now, Decimal("33.30"))
-
-    assert (whole.method, whole.expected, whole.lower, whole.upper) == (
-        "measured",
-        Decimal("33.30"),
-        Decimal("33.30"),
-        Decimal("33.30"),
-    )
+    assert (whole.method, whole.probability_over) == ("measured", 0.0)
+    assert (whole.expected, whole.lower, whole.upper) == (Decimal("33.30"),) * 3
+    assert of_month(now.replace(hour=1, minute=0), [1.11] * 61).method == MACHINES
 
 
 def test_missing_days_of_the_month_are_counted_at_the_mean_of_the_others() -> None:
@@ -106,33 +115,18 @@ def test_missing_days_of_the_month_are_counted_at_the_mean_of_the_others() -> No
     now = datetime(2026, 6, 21, tzinfo=UTC)
     values: list[float | None] = [10.0] * 60
     values[-5:-1] = [None] * 4
-    result = month_end(spend(now - timedelta(days=60), DAY, values), now)
+    result = of_month(now, values)
 
     assert (result.actual, result.expected, result.missing_steps) == (Decimal(160), Decimal(300), 4)
-    assert any(warning.startswith("4 steps of this month hold no value") for warning in result.warnings)
+    assert any(warning.startswith("4 days of this month hold no value") for warning in result.warnings)
 
 
-def test_a_series_that_ended_long_ago_is_carried_into_the_month() -> None:
-    """The collector stopped on 25 May: June is forecast whole, without counting May's rest."""
-    now = datetime(2026, 6, 3, tzinfo=UTC)
-    result = month_end(spend(datetime(2026, 3, 1, tzinfo=UTC), DAY, [10.0] * 85), now)
-
-    assert (result.actual, result.expected) == (Decimal(0), Decimal(300))
-
-
-def test_a_short_history_gives_a_run_rate_without_bounds() -> None:
+def test_a_short_history_gives_a_forecast_without_bounds() -> None:
     """Two days are a first guess, flagged, and no probability."""
-    now = datetime(2026, 6, 3, tzinfo=UTC)
-    result = month_end(spend(datetime(2026, 6, 1, tzinfo=UTC), DAY, [10.0, 10.0]), now, Decimal(200))
+    result = of_month(datetime(2026, 6, 3, tzinfo=UTC), [10.0, 10.0], Decimal(200))
 
     assert (result.expected, result.lower, result.upper, result.probability_over) == (Decimal(300), None, None, None)
     assert "history is too short" in result.warnings[0]
-
-
-def test_a_series_from_the_future_is_refused() -> None:
-    """Steps that have not begun cannot have been measured."""
-    with pytest.raises(ValueError, match="begins at 2026-06-10"):
-        month_end(spend(datetime(2026, 6, 1, tzinfo=UTC), DAY, [1.0] * 10), datetime(2026, 6, 2, tzinfo=UTC))
 
 
 def test_a_year_is_twelve_months_at_the_last_level() -> None:

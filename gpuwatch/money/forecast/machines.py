@@ -1,0 +1,335 @@
+"""PURE: what a fleet will cost until a moment, from the machines that exist and how long such machines usually run.
+
+Machines are counted by kind (pool, cloud, region, type, capacity), a day at a time; days end at the last full hour.
+Ids say nothing: a pool that replaces its machines each night has new ones every day and costs the same. So "the third
+machine of its kind" is followed over four weeks, and each such place is one of two, since the kind's last step:
+
+- It runs, or does not run, for longer than ever before: then it stays so. How it used to be says nothing any
+  more. It takes three days, and three times the longest time before.
+- It comes and goes: then it runs as much as it usually did, half by the share of four weeks, half by the middle one of
+  the last seven days.
+
+A kind steps when all days since are apart from all before by more than these varied. What grows by the same each day
+goes on growing. Days of the week differ where they did so for weeks (`methods.profile`), by the same share for all
+places. What the same days of at least two earlier months had in addition comes again: work at each month's end.
+
+The radius of the 80 % interval is the conformal quantile of how far this was off from other days, and never less than
+one machine that runs, or does not run, until then.
+"""
+
+import math
+from collections.abc import Iterable, Mapping, Sequence
+from dataclasses import dataclass, replace
+from datetime import UTC, datetime
+from decimal import Decimal
+from statistics import fmean, median
+
+from gpuwatch.model.money import format_usd
+from gpuwatch.model.usage import HOUR_MS, Terms
+from gpuwatch.money.accounting.totals import Billed
+from gpuwatch.money.forecast.evaluation import radius
+from gpuwatch.money.forecast.methods import profile
+
+Kind = tuple[str, str, str, str, str]
+Values = Sequence[float | None]
+DAY = 86_400
+_WINDOW = 28
+_WEEK = 7
+_PLACES = 64  # of a kind that are followed one by one; of more, several together
+_LASTS = 3
+_DARK = 0.1  # of what ran before: as good as nothing runs
+_STRAIGHT = 0.95  # of how days differ: what a line must explain
+_STEADY = 0.5  # of its slope: what each half must have
+_QUIET = 0.2  # of the week's mean: what a day of the week with less has says nothing of the others
+_LEAST_DAYS = 8  # of fewer nothing can be tried
+_MOST_ORIGINS = 24
+_NORMAL_80 = 1.2816  # standard deviations on either side
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class FleetDays:
+    """How many machines of each kind ran on average on each day up to `edge` (s since 1970); None: nobody looked."""
+
+    edge: int
+    machines: Mapping[Kind, tuple[float | None, ...]]
+    usd_per_hour: Mapping[Kind, float]
+
+    @property
+    def lasting_usd_per_hour(self) -> float:
+        """What an hour has cost on each of the last three days at least, at the prices of now."""
+        return min((self.usd(day, day + 1) / 24 for day in range(max(0, self.days - _LASTS), self.days)), default=0.0)
+
+    @property
+    def dearest_usd_per_hour(self) -> float:
+        """What the dearest machine costs that ran on the last day; without any, the dearest of all."""
+        ran = [usd for kind, usd in self.usd_per_hour.items() if (self.machines[kind][-1] or 0) > 0]
+        return max(ran or self.usd_per_hour.values(), default=0.0)
+
+    @property
+    def days(self) -> int:
+        """How many days are on record."""
+        return max(map(len, self.machines.values()), default=0)
+
+    def seen_days(self, first: int) -> tuple[int, int]:
+        """How many days from that one on somebody saw, and how many nobody did."""
+        days = [*zip(*(values[first:] for values in self.machines.values()), strict=True)]
+        unseen = sum(all(value is None for value in each) for each in days)
+        return len(days) - unseen, unseen
+
+    def keep_days(self, days: int) -> "FleetDays":
+        """The same as it was known after so many days."""
+        return replace(
+            self,
+            edge=self.edge - (self.days - days) * DAY,
+            machines={kind: values[:days] for kind, values in self.machines.items()},
+        )
+
+    def usd(self, begin: int, end: int) -> float:
+        """What the days from one to another cost at the prices of now; days that nobody saw are not in it."""
+        return sum(
+            24 * self.usd_per_hour[kind] * sum(value for value in values[begin:end] if value is not None)
+            for kind, values in self.machines.items()
+        )
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Coming:
+    """What comes until a moment: dollars, and the radius of the 80 % interval; None: the past is too short for one."""
+
+    usd: float
+    radius: float | None
+    warnings: tuple[str, ...] = ()
+
+    def probability_above(self, usd: float) -> float | None:
+        """How probable it is that more comes; never quite 0 or 1."""
+        if self.radius is None:
+            return None
+        if not self.radius:
+            return float(self.usd > usd)
+        away = (usd - self.usd) / (self.radius / _NORMAL_80)
+        return min(0.99, max(0.01, 0.5 * math.erfc(away / math.sqrt(2))))
+
+
+def kind_of_place(terms: Terms) -> Kind:
+    """What machines have in common that may stand in for each other; not their price, which may change."""
+    return terms.pool, terms.cloud or "", terms.region, terms.instance_type, terms.capacity_type
+
+
+def fleet_days(rows: Iterable[Billed], edge: int, days: int, unseen: frozenset[int] = frozenset()) -> FleetDays:
+    """Of rows that begin before the edge, whole days up to it. Rows without a price are in no sum.
+
+    `unseen` are the days, counted from the first, of which nobody knows what ran.
+    """
+    start = edge - days * DAY
+    sums: dict[Kind, list[float]] = {}
+    newest: dict[Kind, tuple[int, float, float]] = {}
+    begins: dict[Kind, int] = {}
+    for row in rows:
+        if row.terms.usd_per_hour is None:
+            continue
+        kind, hours = kind_of_place(row.terms), float(row.node_ms) / HOUR_MS
+        mine = sums.setdefault(kind, [0.0] * days)
+        begins[kind] = min(begins.get(kind, row.begin), row.begin)
+        at, usd, over = newest.get(kind, (row.begin, 0.0, 0.0))
+        if row.begin > at:
+            at, usd, over = row.begin, 0.0, 0.0
+        if row.begin == at:
+            newest[kind] = (at, usd + float(row.terms.usd_per_hour) * hours, over + hours)
+        for day in range(max(0, (row.begin - start) // DAY), days):
+            first = start + day * DAY
+            both = min(row.begin + row.span, first + DAY) - max(row.begin, first)
+            if both <= 0:
+                break
+            mine[day] += hours * both / row.span / 24
+    for kind, begin in begins.items():
+        if edge - DAY < begin < edge:  # a kind's first day counts from its first hour on
+            sums[kind][-1] *= DAY / (edge - begin)
+    return FleetDays(
+        edge=edge,
+        machines={
+            kind: tuple(None if day in unseen else value for day, value in enumerate(values))
+            for kind, values in sums.items()
+        },
+        usd_per_hour={kind: usd / over if over else 0.0 for kind, (_, usd, over) in newest.items()},
+    )
+
+
+def coming(fleet: FleetDays, seconds: float, month_ends: Sequence[int] = ()) -> Coming:
+    """What a fleet will cost from its edge on, for so long.
+
+    Args:
+        fleet: its days so far.
+        seconds: how far ahead.
+        month_ends: the ends of earlier months (s since 1970), for work that comes once a month.
+
+    """
+    ahead = seconds / DAY
+    usd = _expected_usd(fleet, ahead)
+    floor = fleet.dearest_usd_per_hour * seconds / 3600
+    monthly = _monthly(fleet, ahead, month_ends)
+    if fleet.days < _LEAST_DAYS:
+        short = (
+            f"history is too short: {fleet.days} day{'s' * (fleet.days != 1)}, {_LEAST_DAYS} are needed to see how far "
+            "such a forecast was off; it has no interval"
+        )
+        return Coming(usd=usd, radius=None, warnings=(short,))
+    held = max(1, min(math.ceil(ahead), (fleet.days - _WEEK) // 2))
+    last = fleet.days - held
+    stride = max(1, math.ceil((last - _WEEK + 1) / _MOST_ORIGINS))
+    errors = [
+        fleet.usd(origin, origin + held) - _expected_usd(fleet.keep_days(origin), held)
+        for origin in range(last, _WEEK - 1, -stride)
+    ]
+    reach = (radius(errors) or 0.0) * (ahead / held if held < ahead else min(1.0, ahead / held))
+    return Coming(usd=usd + monthly, radius=max(floor, reach, _dark_usd(fleet, ahead)))
+
+
+def _expected_usd(fleet: FleetDays, ahead: float) -> float:
+    """What the coming days cost, without what comes once a month."""
+    whole = math.ceil(ahead)
+    total = 0.0
+    for kind, values in fleet.machines.items():
+        means = expected_machines(values, whole)
+        total += 24 * fleet.usd_per_hour[kind] * sum(mean * min(1.0, ahead - at) for at, mean in enumerate(means))
+    return total
+
+
+def _dark_usd(fleet: FleetDays, ahead: float) -> float:
+    """What is expected of kinds that have just gone dark as a whole: they may be gone, or in maintenance."""
+    dark = {
+        kind: values
+        for kind, values in fleet.machines.items()
+        if (seen := [value for value in values[-_WINDOW:] if value is not None])[_LASTS:]
+        and seen[-1] < _DARK * min(seen[:-_LASTS])
+    }
+    return _expected_usd(replace(fleet, machines=dark), ahead)
+
+
+def _monthly(fleet: FleetDays, ahead: float, month_ends: Sequence[int]) -> float:
+    """What each of at least two earlier months had more, from as long before its end on; 0 where one had less."""
+    more = []
+    for end in month_ends:
+        last = fleet.days - (fleet.edge - end) // DAY
+        first = last - math.ceil(ahead)
+        if first >= _WEEK and last <= fleet.days:
+            more.append(fleet.usd(first, last) - _expected_usd(fleet.keep_days(first), last - first))
+    least = min(more, default=0.0)
+    return least if len(more) > 1 and least > 0.5 * max(more) > 0 else 0.0
+
+
+def expected_machines(values: Values, ahead: int) -> list[float]:
+    """How many machines of a kind will run on each coming day."""
+    recent = list(values[-_WINDOW:])
+    line = _growth([value for value in recent if value is not None])
+    if line is not None:
+        end, slope = line
+        return [max(0.0, end + slope * (at + 1)) for at in range(ahead)]
+    shape = _week_shape(recent)
+    size = len(recent)
+    plain = [
+        value / shape[(at - size) % _WEEK]
+        for at, value in enumerate(recent)
+        if value is not None and shape[(at - size) % _WEEK] >= _QUIET
+    ]
+    if not plain:
+        return [0.0] * ahead
+    level = usual_machines(plain)
+    return [level * shape[at % _WEEK] for at in range(ahead)]
+
+
+def _growth(days: Sequence[float]) -> tuple[float, float] | None:
+    """Where the straight line through the days ends, and its slope; None: they are on none, or on a flat one."""
+    if len(days) < 2 * _WEEK:
+        return None
+    middle, mean = (len(days) - 1) / 2, fmean(days)
+    spread = sum((value - mean) ** 2 for value in days)
+    slope = _slope(days)
+    if not slope or slope**2 * sum((at - middle) ** 2 for at in range(len(days))) < _STRAIGHT * spread:
+        return None
+    half = len(days) // 2
+    steady = all(_slope(part) / slope > _STEADY for part in (days[:half], days[half:]))
+    return (mean + slope * middle, slope) if steady else None
+
+
+def _slope(days: Sequence[float]) -> float:
+    middle = (len(days) - 1) / 2
+    return sum((at - middle) * value for at, value in enumerate(days)) / sum(
+        (at - middle) ** 2 for at in range(len(days))
+    )
+
+
+def usual_machines(days: Sequence[float]) -> float:
+    """How many of a kind usually run, place by place."""
+    days = _since_step(days)
+    low, top = min(days), max(days)
+    size = max(1.0, (top - low) / _PLACES)
+    total = base = low
+    while base < top:
+        total += size * _usual_place([min(1.0, max(0.0, (value - base) / size)) for value in days])
+        base += size
+    return min(top, total)
+
+
+def _since_step(days: Sequence[float]) -> Sequence[float]:
+    """The days since the count last stepped: they are apart from all before by more than these varied.
+
+    The day of the step itself has a part of both, and belongs to neither. What is dark as a whole may be so for
+    maintenance: that it is gone takes three days.
+    """
+    for run in range(1, len(days) - 1):
+        before, since = days[: -run - 1], days[-run:]
+        spread = max(before) - min(before)
+        stopped = run < _LASTS and since[-1] < _DARK * min(before)
+        if min(since) > max(before) + spread or (max(since) < min(before) - spread and not stopped):
+            return since
+    return days
+
+
+def _usual_place(days: Sequence[float]) -> float:
+    """The part of the time that a place is taken, of the part on each day."""
+    taken = [part >= 0.5 for part in days]  # noqa: PLR2004  half
+    now, lasts, longest, lasted = taken[-1], 0, 0, 0
+    for each in reversed(taken):
+        if each is not now:
+            break
+        lasts += 1
+    for each in taken[: len(taken) - lasts]:
+        lasted = lasted + 1 if each is now else 0
+        longest = max(longest, lasted)
+    if lasts > _LASTS * longest and lasts >= min(_LASTS, len(days)):
+        return fmean(days[1 - lasts :] if lasts > 1 else days[-1:])
+    return (median(days[-_WEEK:]) + fmean(days)) / 2
+
+
+def _week_shape(values: Values) -> list[float]:
+    """What part of the week's mean each of the coming days has; ones where weeks show no such rhythm."""
+    parts: list[float | None] = [None] * len(values)
+    for end in range(len(values), _WEEK - 1, -_WEEK):
+        week = [value for value in values[end - _WEEK : end] if value is not None]
+        mean = fmean(week) if len(week) * 2 > _WEEK else 0.0
+        for at in range(end - _WEEK, end):
+            value = values[at]
+            parts[at] = value / mean if value is not None and mean > 0 else None
+    return [max(0.0, 1 + height) for height in profile(parts, _WEEK)]
+
+
+def fleet_change(fleet: FleetDays, now: datetime) -> str | None:
+    """The dearest step of the last two weeks as a clause, such as `6 machines more in pool serving since Thursday`."""
+    found: list[tuple[float, str]] = []
+    for kind, values in fleet.machines.items():
+        days = [value for value in values[-_WINDOW:] if value is not None]
+        since = _since_step(days)
+        if len(since) == len(days) or len(since) > 2 * _WEEK:
+            continue
+        before = days[: -len(since) - 1]
+        here, then = fmean(since), fmean(before[-_WEEK:])
+        count = round(here - then)
+        if not count:
+            continue
+        part = min(1.0, max(0.0, (days[-len(since) - 1] - then) / (here - then)))
+        at = datetime.fromtimestamp(fleet.edge - (len(since) + part) * DAY, UTC).astimezone(now.tzinfo)
+        day = f"{at:%A}" if len(since) < _WEEK - 1 else f"{at:%Y-%m-%d}"
+        usd = abs(count) * fleet.usd_per_hour[kind]
+        words = f"{abs(count)} machine{'s' * (abs(count) != 1)} {'more' if count > 0 else 'fewer'} in pool {kind[0]}"
+        found.append((usd, f"{words} since {day}, {format_usd(Decimal(str(round(usd, 2))))} an hour"))
+    return max(found)[1] if found else None
