@@ -30,6 +30,7 @@ from gpuwatch.controller.round import ControllerContext, Round, step
 from gpuwatch.controller.slurm.scontrol import Scontrol
 from gpuwatch.controller.timings import Timings, time_calls
 from gpuwatch.controller.web.serve import Observers, make_observers, make_server
+from gpuwatch.kubernetes.several import SeveralClusters
 from gpuwatch.ledger import LeadLostError, Ledger, LedgerError
 from gpuwatch.model.budget import BudgetState
 from gpuwatch.model.currency import show_in
@@ -91,7 +92,7 @@ def assemble_parts(settings: Settings, *, read_only: bool) -> Iterator[LiveParts
     use(secret_stores(settings.named_clouds))
     clock, timings = SystemClock(), Timings()
     cloud = cloud_of(settings, clock, timings)
-    cluster = settings.kubernetes.connect(clock) if settings.kubernetes.configured else None
+    clusters = {name: each.connect(clock) for name, each in settings.named_clusters.items()}
     unwritten = read_only and settings.ledger.unwritten
     ledger = Ledger.in_memory() if unwritten else Ledger.connect(settings.ledger, read_only=read_only)
     recall(cloud, ledger)
@@ -127,12 +128,12 @@ def assemble_parts(settings: Settings, *, read_only: bool) -> Iterator[LiveParts
             timings=timings,
             begin_before_stop=partial(begin_before_stop, settings.signals),
             interval_seconds=settings.interval,
-            cluster=cluster,
+            cluster=SeveralClusters(clusters) if len(clusters) > 1 else next(iter(clusters.values()), None),
             slurm=Scontrol(settings.slurm) if settings.slurm.configured else None,
         )
     finally:
         ledger.close()
-        if cluster is not None:
+        for cluster in clusters.values():
             cluster.close()
 
 

@@ -6,7 +6,7 @@ from datetime import datetime
 from rich.text import Text
 
 from gpuwatch.controller.node_row import NodesPage
-from gpuwatch.controller.pod_rows import ClusterRow
+from gpuwatch.controller.pod_rows import ClusterRow, PodRow
 from gpuwatch.controller.workload_rows import WorkloadRow
 from gpuwatch.model.currency import display_currency
 from gpuwatch.model.decision import Verb
@@ -33,7 +33,7 @@ def pods_table(page: NodesPage, width: int | None) -> list[Text]:
     if not rows:
         return []
     columns = [
-        Column(title="POD", cells=[legible(f"{row.namespace}/{row.name}") for row in rows], spare=9, least=16),
+        Column(title="POD", cells=[legible(_pod(row)) for row in rows], spare=9, least=16),
         Column(title="WORKLOAD", cells=[legible(row.workload) for row in rows], spare=6, least=12),
         Column(title="OWNER", cells=[legible(row.owner or "-") for row in rows], spare=4, least=8),
         Column(title="NODE", cells=[legible(row.node) for row in rows], spare=5, least=8),
@@ -73,6 +73,11 @@ def workloads_table(page: NodesPage, width: int | None) -> list[Text]:
         Column(title="WHY", cells=[legible(row.why) for row in rows]),
     ]
     return [Text("Workloads that may lose their pods:"), *laid_out(columns, width, lines=None)]
+
+
+def _pod(row: PodRow) -> str:
+    """Its name, of several clusters with its cluster's."""
+    return f"{'' if row.cluster is None else f'{row.cluster}/'}{row.namespace}/{row.name}"
 
 
 def _next(row: WorkloadRow, now: datetime) -> str:

@@ -14,7 +14,7 @@ from typing import Annotated, Any, Literal, Union, get_args, get_origin, get_typ
 from annotated_types import Ge, Gt, Le, Lt, MaxLen, MinLen
 
 from gpuwatch.model.duration import DurationOr, DurationSyntax, format_duration
-from gpuwatch.model.setting import Floor, Setting
+from gpuwatch.model.setting import Among, Floor, Setting
 
 NAME = "<name>"  # stands in a path for a name that the user chooses, such as a pool's
 PREFIX = "GPUWATCH_"
@@ -139,8 +139,12 @@ def _key(path: Path, hint: Any, default: object) -> Iterator[Key]:  # noqa: ANN4
         yield Key(path=path, kind=Kind.SECTION, sentence=sentence, default=default)
         yield from _fields(plain, path)
     elif origin is dict:
-        yield Key(path=path, kind=Kind.NAMES, sentence=sentence, default=default)
         held = get_args(plain)[1]
+        among = next((each.section for each in metadata if isinstance(each, Among)), None)
+        if among is not None:
+            yield from _key((*path[:-1], among, NAME), Annotated[held, Setting(sentence)], None)
+            return
+        yield Key(path=path, kind=Kind.NAMES, sentence=sentence, default=default)
         yield from _key(
             (*path, NAME), held if dataclasses.is_dataclass(held) else Annotated[held, Setting(sentence)], None
         )

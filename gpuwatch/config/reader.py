@@ -27,7 +27,7 @@ from pydantic_settings import (
 
 from gpuwatch.agent.settings import AgentHandover, AgentSettings
 from gpuwatch.clouds.named import unknown_regions, unmatched_regions
-from gpuwatch.config import amounts, keys, minimum_waits, nearest, yaml_file
+from gpuwatch.config import amounts, keys, minimum_waits, nearest, one_or_several, yaml_file
 from gpuwatch.config.agent_alone import FILE_VARIABLE, default_path
 from gpuwatch.config.keys import GROUPS, NAME, PREFIX, Kind
 from gpuwatch.config.settings import Settings, contradictions, launch_regions, pool_regions
@@ -70,7 +70,7 @@ def read_settings(path: Path | None, env: Mapping[str, str]) -> tuple[Settings, 
     settings, origin = _read_sources(path, env)
     found = [
         *minimum_waits.too_short(settings, nearest.KEYS),
-        *_two_forms(origin),
+        *one_or_several.contradictions(origin),
         *unknown_regions(settings.named_clouds, launch_regions(settings)),
         *unmatched_regions(settings.named_clouds, pool_regions(settings)),
         *contradictions(settings),
@@ -78,17 +78,6 @@ def read_settings(path: Path | None, env: Mapping[str, str]) -> tuple[Settings, 
     if found:
         raise ConfigError(tuple(_blame(each, origin) for each in found))
     return settings, origin
-
-
-def _two_forms(origin: Origin) -> Iterator[Contradiction]:
-    """One cloud and several: nobody could tell whether the one is among the several."""
-    written = {path[0] for path in (*origin.lines, *origin.overrides) if path}
-    if {"cloud", "clouds"} <= written:
-        yield Contradiction(
-            keys=(("cloud",), ("clouds",)),
-            wrong="the sections cloud and clouds are both written",
-            right="one of them: `clouds` has each cloud under a name, `cloud` is for a single one",
-        )
 
 
 def load_agent(path: Path | None, env: Mapping[str, str] | None = None) -> AgentSettings:
@@ -113,6 +102,7 @@ def load_handed(path: Path | None, env: Mapping[str, str]) -> AgentHandover:
 def schema() -> dict[str, Any]:
     """The file's JSON Schema (draft 2020-12), for editors."""
     whole = TypeAdapter(Settings).json_schema()
+    one_or_several.show_as_written(whole)
     for key in nearest.KEYS.values():
         node: dict[str, Any] = whole
         for part in key.path:
@@ -131,6 +121,7 @@ class _File(YamlConfigSettingsSource):
 
     def __init__(self, settings_cls: type[BaseSettings], path: Path | None, origin: Origin) -> None:
         self._origin = origin
+        self.written: dict[str, Any] = {}
         super().__init__(settings_cls, yaml_file=path)
 
     def _read_file(self, file_path: Any) -> dict[str, Any]:  # noqa: ANN401  wider than a path in the parent
@@ -138,7 +129,8 @@ class _File(YamlConfigSettingsSource):
         amounts.in_dollars(values, self._origin)
         _choices_as_text(values, self._origin)
         _beside_the_file(values, file_path)
-        return values
+        self.written = values
+        return one_or_several.with_names_apart(values, self._origin)
 
 
 def _beside_the_file(values: dict[str, Any], file: Path) -> None:
@@ -162,11 +154,12 @@ class _Environment(EnvSettingsSource):
     """pydantic-settings' environment source, over the variables that name a key."""
 
     def __init__(self, settings_cls: type[BaseSettings], env: Mapping[str, str], file: _File, origin: Origin) -> None:
-        self._env, self._written, self._origin = env, file.yaml_data, origin
+        self._env, self._written, self._origin = env, file.written, origin
         super().__init__(settings_cls)
 
     def _load_env_vars(self) -> Mapping[str, str | None]:
-        return {"__".join(path): value for path, value in _overrides(self._env, self._written, self._origin)}
+        given = _overrides(self._env, self._written, self._origin)
+        return {"__".join(one_or_several.path_in_settings(path)): value for path, value in given}
 
     def next_field(self, field: FieldInfo | Any | None, key: str, case_sensitive: bool | None = None) -> Any:  # noqa: ANN401  as inherited
         """The field below, in the stdlib's dataclasses too."""
@@ -303,7 +296,8 @@ def _path_of(name: str, written: Mapping[str, Any]) -> keys.Path:
     path: keys.Path = ()
     data: object = written
     for part in name.removeprefix(PREFIX).split("__") if name.startswith(PREFIX) else ():
-        chosen = (*(keys.pattern(nearest.KEYS, path) or ()), NAME) in nearest.KEYS
+        here = keys.pattern(nearest.KEYS, path) or ()
+        chosen = (*here, NAME) in nearest.KEYS and (*here, part.lower()) not in nearest.KEYS
         known = [*data, DEFAULT_POOL] if chosen and isinstance(data, Mapping) else []
         same = part if part in known else next((each for each in known if each.lower() == part.lower()), part)
         path = (*path, same if chosen else part.lower())
@@ -320,7 +314,7 @@ def _blame(found: Contradiction, origin: Origin) -> Problem:
 
 def _translate(error: ErrorDetails, origin: Origin) -> None:
     """A mistake that pydantic found, in words."""
-    path = tuple(str(part) for part in error["loc"])
+    path = one_or_several.written_path(tuple(str(part) for part in error["loc"]))
     shown = show_value(error["input"], path)
     if error["type"] in _UNKNOWN:
         origin.add(path, f"is not a key of the configuration (its value is {shown})", nearest.key(path))

@@ -26,7 +26,7 @@ from gpuwatch.ledger.settings import LedgerSettings
 from gpuwatch.model.currency import Currency
 from gpuwatch.model.duration import Seconds, format_duration
 from gpuwatch.model.fleet import DEFAULT_POOL
-from gpuwatch.model.setting import STRICT, Contradiction, Setting
+from gpuwatch.model.setting import STRICT, Among, Contradiction, Setting
 from gpuwatch.money.accounting import settings as cost_settings
 from gpuwatch.money.accounting.settings import CostSettings
 from gpuwatch.money.budgets import settings as budget_settings
@@ -74,6 +74,11 @@ class Settings:
         Setting("Several clouds by names of your choice, in place of the section `cloud`; all in one fleet."),
     ] = field(default_factory=dict)
     kubernetes: KubernetesSettings = field(default_factory=KubernetesSettings)
+    clusters: Annotated[
+        dict[str, KubernetesSettings],
+        Among("kubernetes"),
+        Setting("One of several Kubernetes clusters, by a name of your choice, in place of the keys of a single one."),
+    ] = field(default_factory=dict)
     slurm: SlurmSettings = field(default_factory=SlurmSettings)
     signals: ObserveSettings = field(default_factory=ObserveSettings)
     pools: Annotated[
@@ -106,6 +111,11 @@ class Settings:
     def named_clouds(self) -> Mapping[str, CloudSettings]:
         """The clouds by their names, in their order; the one of the section `cloud` has the name ""."""
         return self.clouds or {"": self.cloud}
+
+    @property
+    def named_clusters(self) -> Mapping[str, KubernetesSettings]:
+        """The Kubernetes clusters by their names, in their order; none where none is to be looked at."""
+        return kubernetes_settings.by_name(self.clusters or {"": self.kubernetes})
 
     @property
     def shown_currency(self) -> Currency:
@@ -178,6 +188,13 @@ def _pools(settings: Settings) -> Iterator[tuple[tuple[str, ...], str]]:
         yield from ((("notify", "receivers", name, "pools"), pool) for pool in listener.pools)
 
 
+def _pools_of_clusters(settings: Settings) -> Iterator[tuple[tuple[str, ...], str]]:
+    """Every pool that a Kubernetes cluster names, and the key that names it."""
+    yield from ((("kubernetes", "pools"), each) for each in settings.kubernetes.pools)
+    for name, cluster in settings.clusters.items():
+        yield from ((("kubernetes", name, "pools"), each) for each in cluster.pools)
+
+
 def contradictions(settings: Settings) -> Iterator[Contradiction]:
     """What no single setting's bounds can check."""
     agent, signals = settings.agent, settings.signals
@@ -187,7 +204,7 @@ def contradictions(settings: Settings) -> Iterator[Contradiction]:
     yield from ledger_settings.contradictions(settings.ledger, settings.interval)
     yield from cost_settings.contradictions(settings.cost)
     yield from budget_settings.contradictions(
-        settings.budgets, settings.cost.tags, cluster=settings.kubernetes.configured
+        settings.budgets, settings.cost.tags, cluster=bool(settings.named_clusters)
     )
     yield from notify_settings.report_contradictions(settings.report)
     yield from notify_settings.contradictions(
@@ -195,14 +212,13 @@ def contradictions(settings: Settings) -> Iterator[Contradiction]:
     )
     yield from _of_clouds(settings)
     yield from kubernetes_settings.contradictions(settings.kubernetes)
+    yield from kubernetes_settings.of_several(settings.clusters)
     yield from slurm_settings.contradictions(settings.slurm)
     yield from validation.unknown(settings.pools, ((("slurm", "pools"), each) for each in settings.slurm.pools))
-    yield from validation.unknown(
-        settings.pools, ((("kubernetes", "pools"), each) for each in settings.kubernetes.pools)
-    )
-    if not settings.kubernetes.configured:
+    yield from validation.unknown(settings.pools, _pools_of_clusters(settings))
+    if not settings.named_clusters:
         yield from validation.without_cluster(settings.pools)
-    yield from validation.scaled_by_pods(settings.pools, cluster=settings.kubernetes.configured)
+    yield from validation.scaled_by_pods(settings.pools, cluster=bool(settings.named_clusters))
     yield from price_settings.contradictions(settings.prices)
     yield from price_settings.of_shown(settings.prices, settings.currency)
     yield from secrets.contradictions(settings, named.secret_stores(settings.named_clouds).forms)

@@ -5,15 +5,17 @@ import logging
 from gpuwatch.clouds import CloudError, NotFoundError
 from gpuwatch.clouds.permit import Permit
 from gpuwatch.controller import answers
-from gpuwatch.controller.circuits import API_SERVER, Server
+from gpuwatch.controller.circuits import Server
 from gpuwatch.controller.context import ControllerContext, Missing
 from gpuwatch.controller.settle import given_up
+from gpuwatch.controller.target_cluster_node import api_server
 from gpuwatch.controller.targets import Targets, target_kind
 from gpuwatch.model.decision import Observation, Reason, Review, Status, Verb
 from gpuwatch.model.fleet import NodeState
 from gpuwatch.model.promise import Notice
 from gpuwatch.model.verbs import TargetKind
 from gpuwatch.policies.kubernetes import idle_pods
+from gpuwatch.policies.kubernetes.workload_words import workload_of_id
 from gpuwatch.policies.machines import may_appear
 
 log = logging.getLogger(__name__)
@@ -115,14 +117,16 @@ def _close_gone_workload(parts: ControllerContext, observation: Observation, not
     intent = parts.ledger.intend(Verb.WITHDRAW, notice.node_id, pool, at, idle_pods.GONE, round_id, arguments=arguments)
     detail = "its annotation was left as it is"
     acts = parts.rules.enforce and not observation.ledger.pauses
-    acts = acts and parts.memory.circuits.why_left_alone(API_SERVER) is None
+    name = workload_of_id(notice.node_id)
+    server = api_server(parts, "" if name is None else name.cluster)
+    acts = acts and parts.memory.circuits.why_left_alone(server) is None
     if acts and parts.cluster is not None and target is not None:
         asked_at = parts.clock.monotonic()
         try:
             permit = Permit.asked_now(parts.clock, _CLOSE_SECONDS, parts.ledger.leading)
             _, detail = Targets(parts).target_of(intent).ask(intent, observation, permit)
         except CloudError as error:
-            answers.note_silence(parts, API_SERVER, error, asked_at)
+            answers.note_silence(parts, server, error, asked_at)
             detail = f"its annotation could not be taken away: {error}"
     parts.ledger.settle(intent, Status.SETTLED, detail, parts.clock.now())
     log.info("The notice of %s is closed: %s", notice.node_id, detail)

@@ -3,7 +3,7 @@
 import math
 from collections import defaultdict
 from collections.abc import Callable, Iterable, Mapping
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, replace
 from datetime import datetime, timedelta
 
 from gpuwatch.clouds import Cloud
@@ -14,6 +14,7 @@ from gpuwatch.controller.slurm import SlurmCluster
 from gpuwatch.controller.timings import Timings
 from gpuwatch.guard import Rulebook
 from gpuwatch.kubernetes import Cluster
+from gpuwatch.kubernetes.several import names_in
 from gpuwatch.ledger import Ledger, PastRound
 from gpuwatch.ledger.protocol import RoundLedger
 from gpuwatch.model.budget import BudgetState
@@ -35,6 +36,7 @@ from gpuwatch.model.money import Price, PriceKey
 from gpuwatch.model.sensors import SensorRecord
 from gpuwatch.model.undone import Removal
 from gpuwatch.model.verbs import Verb
+from gpuwatch.model.workload_snoozes import with_former_names
 from gpuwatch.money.accounting.totals import Row
 from gpuwatch.policies.idle import StepsOf, each_step, steps_for
 from gpuwatch.policies.kubernetes.idle_pods import WorkloadStep
@@ -173,7 +175,8 @@ class ControllerContext:
         steps = self.memory.clock_steps
         steps.note_steps(self.clock)
         then = now - timedelta(seconds=steps.back_seconds)
-        return steps.by_present_clock(self.ledger.view(then, recent=recent, interval_seconds=interval_seconds), now)
+        view = self.ledger.view(then, recent=recent, interval_seconds=interval_seconds)
+        return self._by_present_names(steps.by_present_clock(view, now))
 
     def removals(self, now: datetime) -> LedgerView:
         """What was removed in the last weeks and may be undone, each as old as it is."""
@@ -191,7 +194,14 @@ class ControllerContext:
         """The pauses and snoozes in force, each for as long as was said, whatever was done to the wall clock since."""
         steps = self.memory.clock_steps
         steps.note_steps(self.clock)
-        return steps.by_present_clock(self.ledger.orders(now - timedelta(seconds=steps.back_seconds)), now)
+        orders = steps.by_present_clock(self.ledger.orders(now - timedelta(seconds=steps.back_seconds)), now)
+        return self._by_present_names(orders)
+
+    def _by_present_names(self, view: LedgerView) -> LedgerView:
+        """The view, with orders about workloads under the names that clusters have in the settings of today."""
+        if self.cluster is None or not view.snoozes:
+            return view
+        return replace(view, snoozes=with_former_names(view.snoozes, names_in(self.cluster)))
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)

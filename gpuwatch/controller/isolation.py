@@ -11,6 +11,7 @@ A part that was blinded is tried again in each round.
 import logging
 from collections.abc import Callable, Iterator, Sequence
 from dataclasses import dataclass, field, replace
+from itertools import chain
 from typing import Generic, TypeVar
 
 from gpuwatch.clouds import CloudError
@@ -19,7 +20,7 @@ from gpuwatch.ledger import LedgerError, LedgerValueError
 from gpuwatch.model.bounds import bounded_name, bounded_text
 from gpuwatch.model.decision import Observation
 from gpuwatch.model.fleet import Node, NodeReport
-from gpuwatch.model.kubernetes import KubernetesNode, Pod, PodPhase, Workload
+from gpuwatch.model.kubernetes import ClusterView, KubernetesNode, Pod, PodPhase, Workload
 
 log = logging.getLogger(__name__)
 
@@ -161,16 +162,26 @@ def _each_part(seen: Observation) -> Iterator[Part]:
     cluster = seen.fleet.cluster
     if cluster is not None:
         yield from map(_part_of_node, cluster.nodes)
-        yield from (_part_of_pod(pod) for node in cluster.nodes for pod in node.pods)
-        yield from map(_part_of_pod, cluster.pending)
+        yield from (_part_of_pod(pod, _home(node)) for node in cluster.nodes for pod in node.pods)
+        yield from (_part_of_pod(pod, home) for home, pods in _pending(cluster) for pod in pods)
 
 
 def _part_of_node(node: KubernetesNode) -> Part:
     return CLUSTER_NODE, _text(node.name)
 
 
-def _part_of_pod(pod: Pod) -> Part:
-    return POD, f"{_text(pod.namespace)}/{_text(pod.name)}"
+def _part_of_pod(pod: Pod, home: str) -> Part:
+    return POD, f"{home}{_text(pod.namespace)}/{_text(pod.name)}"
+
+
+def _home(node: KubernetesNode) -> str:
+    """What stands before the names of a cluster's pods: of several its own name."""
+    return "".join(_text(node.name).rpartition("/")[:2])
+
+
+def _pending(view: ClusterView) -> Iterator[tuple[str, tuple[Pod, ...]]]:
+    """The pods that wait, with what stands before their names."""
+    yield from ((f"{_text(each.name)}/" if view.parts else "", each.pending) for each in view.each)
 
 
 def _without_parts(seen: Observation, blinded: frozenset[Part]) -> Observation:
@@ -184,9 +195,12 @@ def _without_parts(seen: Observation, blinded: frozenset[Part]) -> Observation:
 
     cluster = fleet.cluster
     if cluster is not None:
-        waiting = [pod for pod in cluster.pending if _part_of_pod(pod) not in blinded]
         known = [_with_protected(node, blinded) for node in cluster.nodes]
-        cluster = replace(cluster, pending=tuple(waiting), nodes=tuple(known))
+        waiting = [
+            tuple(pod for pod in pods if _part_of_pod(pod, home) not in blinded) for home, pods in _pending(cluster)
+        ]
+        parts = tuple(replace(each, pending=left) for each, left in zip(cluster.parts, waiting, strict=False))
+        cluster = replace(cluster, pending=tuple(chain(*waiting)), nodes=tuple(known), parts=parts)
     groups = [group for group in fleet.groups if (GROUP, group.id) not in blinded]
     measures = [each for each in seen.measures if (MEASURE, f"{each.name} of pool {each.pool}") not in blinded]
     fleet = replace(fleet, nodes=tuple(map(judged, fleet.nodes)), groups=tuple(groups), cluster=cluster)
@@ -195,8 +209,9 @@ def _without_parts(seen: Observation, blinded: frozenset[Part]) -> Observation:
 
 def _with_protected(node: KubernetesNode, blinded: frozenset[Part]) -> KubernetesNode:
     """A node of the cluster; it, or its pods, as of which no more is known than that they are there."""
-    if any(_part_of_pod(pod) in blinded for pod in node.pods):
-        pods = [_unjudged_pod(pod) if _part_of_pod(pod) in blinded else pod for pod in node.pods]
+    home = _home(node)
+    if any(_part_of_pod(pod, home) in blinded for pod in node.pods):
+        pods = [_unjudged_pod(pod) if _part_of_pod(pod, home) in blinded else pod for pod in node.pods]
         node = replace(node, pods=tuple(pods))
     if _part_of_node(node) not in blinded:
         return node

@@ -204,8 +204,8 @@ def _note_short_groups(look: _Look) -> None:
 
 def _find_places(look: _Look) -> None:
     cluster = look.parts.cluster
-    room = None if cluster is None or look.fleet.cluster is None else cluster.room()
-    look.fleet = with_places(look.fleet, room, look.ledger, look.rules)
+    if cluster is not None and look.fleet.cluster is not None:
+        look.fleet = with_places(look.fleet, cluster.rooms(), look.ledger, look.rules)
 
 
 _ASKING: Sequence[Callable[[_Look], None]] = (

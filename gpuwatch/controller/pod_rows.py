@@ -5,6 +5,7 @@ from decimal import Decimal
 
 from gpuwatch.model.activity import State
 from gpuwatch.model.decision import Observation
+from gpuwatch.model.fleet import Node
 from gpuwatch.policies.kubernetes import pod_use
 
 
@@ -26,7 +27,10 @@ class ClusterRow:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class PodRow:
-    """A pod that has held GPUs without use for an hour and more. `workload` is its topmost owner, such as Notebook."""
+    """A pod that has held GPUs without use for an hour and more.
+
+    `workload` is its topmost owner, such as Notebook; `cluster` is named where there are several.
+    """
 
     namespace: str
     name: str
@@ -37,23 +41,31 @@ class PodRow:
     held_seconds: float
     owner: str | None = None
     usd_per_hour: Decimal | None = None
+    cluster: str | None = None
 
 
 def cluster_row(seen: Observation) -> ClusterRow | None:
-    """The cluster of a round; None: none is configured."""
+    """The cluster of a round, several as one; None: none is configured."""
     view = seen.fleet.cluster
     if view is None:
         return None
     known = [node.kubernetes for node in seen.fleet.nodes if node.kubernetes is not None]
+    silent = [f"No node of {each.name} is stopped: {each.trouble}" for each in view.parts if each.trouble is not None]
     return ClusterRow(
         name=view.name,
         nodes=len(known),
         gpus=sum(node.gpus or 0.0 for node in known),
         requested_gpus=sum(node.requested_gpus for node in known),
         pending_gpus=sum(pod.gpus for pod in view.pending),
-        trouble=view.trouble,
-        notes=view.notes,
+        trouble=None if view.parts else view.trouble,
+        notes=(*silent, *view.notes),
     )
+
+
+def cluster_named(seen: Observation, node: Node) -> str | None:
+    """The name of a machine's cluster, where there are several."""
+    several = seen.fleet.cluster is not None and bool(seen.fleet.cluster.parts)
+    return node.kubernetes.cluster if several and node.kubernetes is not None else None
 
 
 def pod_rows(seen: Observation) -> tuple[PodRow, ...]:
@@ -69,6 +81,7 @@ def pod_rows(seen: Observation) -> tuple[PodRow, ...]:
             held_seconds=each.held_seconds,
             owner=each.pod.workload.owner,
             usd_per_hour=each.usd_per_hour,
+            cluster=cluster_named(seen, each.node),
         )
         for each in pod_use.unused_pods(seen)
     )

@@ -11,15 +11,23 @@ from gpuwatch.controller.context import ControllerContext
 from gpuwatch.controller.observe.places import with_former_reasons
 from gpuwatch.controller.target import Found, Target, not_served
 from gpuwatch.kubernetes import Cluster
+from gpuwatch.kubernetes.several import SeveralClusters, name_of_node
 from gpuwatch.model.decision import Intent, Observation, OpenIntent, Review, Status, Step, Verb
 from gpuwatch.model.fleet import Node, NodeState
 from gpuwatch.model.kubernetes import Drain, KubernetesNode
 from gpuwatch.model.readable import how_many
 from gpuwatch.model.verbs import ASKED_A_LAST_TIME
 from gpuwatch.policies.kubernetes.evacuation import FIRST
-from gpuwatch.policies.kubernetes.steps import FOR, NODE, PODS, TAINT, UID, UNDOES
+from gpuwatch.policies.kubernetes.steps import CLUSTER, FOR, NODE, PODS, TAINT, UID, UNDOES
 
 NO_CLUSTER = "no Kubernetes cluster is in the settings"
+
+
+def api_server(parts: ControllerContext, cluster: str) -> Server:
+    """Return the API server of the cluster of that name; of a single one it has no name."""
+    return Server(kind=f"the API server of {cluster}") if isinstance(parts.cluster, SeveralClusters) else API_SERVER
+
+
 _NAMED = 3  # pods in an outcome
 
 
@@ -36,7 +44,8 @@ class ClusterNodeTarget(Target):
     def servers(self, observation: Observation, step: Step) -> tuple[Server, ...]:
         """Return the API server; before a removal the machine's cloud is asked, too."""
         asked = self._machine.servers(observation, step) if step.verb in ASKED_A_LAST_TIME else ()
-        return (API_SERVER, *(each for each in asked if each != API_SERVER))
+        own = api_server(self._parts, step.arguments.get(CLUSTER, ""))
+        return (own, *(each for each in asked if each != own))
 
     def objection(self, observation: Observation, review: Review, tried: tuple[Step, ...]) -> str | None:
         """Ask about the machine as before its removal."""
@@ -44,9 +53,12 @@ class ClusterNodeTarget(Target):
 
     def ask(self, intent: Intent, _observation: Observation, permit: Permit) -> tuple[Status, str]:
         """Make the call that the intent's verb stands for."""
-        cluster, name = self._parts.cluster, intent.arguments[NODE]
+        cluster = self._parts.cluster
         if cluster is None:
             raise NotFoundError(NO_CLUSTER)
+        name = _name_of(cluster, intent)
+        if name is None:
+            raise NotFoundError(_no_such_cluster(intent))
         if intent.verb is Verb.EVACUATE and FIRST in intent.arguments:
             cluster.cordon(name, intent.key, permit=permit)
         if intent.verb in {Verb.DRAIN, Verb.EVACUATE, Verb.EVICT}:
@@ -74,7 +86,12 @@ class ClusterNodeTarget(Target):
             return not_served(entry, NO_CLUSTER)
         if not entry.counts:
             return None
-        known = _node_of(self._parts.cluster, entry.intent)
+        name = _name_of(self._parts.cluster, entry.intent)
+        if name is None:
+            return not_served(entry, _no_such_cluster(entry.intent))
+        known = self._parts.cluster.node(name)
+        # Another may have its name.
+        known = known if known is not None and known.uid == entry.intent.arguments[UID] else None
         shown = _SHOWN[entry.intent.verb](entry.intent, known)
         if shown is not None:
             return Status.SETTLED, shown
@@ -96,7 +113,7 @@ def machine_in_cluster(parts: ControllerContext, node: Node, seen: KubernetesNod
     try:
         known = parts.cluster.node(seen.name)
     except CloudError as error:
-        note_silence(parts, API_SERVER, error, asked)
+        note_silence(parts, api_server(parts, seen.cluster), error, asked)
         return f"the cluster gives no answer about it: {error}"
     if known is None:
         return f"the cluster has no node {seen.name} any more"
@@ -118,10 +135,14 @@ def drain_words(drain: Drain) -> str:
     return f"{', '.join(words)}; {how_many(drain.left, 'pod')} still there"
 
 
-def _node_of(cluster: Cluster, intent: Intent) -> KubernetesNode | None:
-    """Return the node object that the intent is about; None: it is gone, and another may have its name."""
-    known = cluster.node(intent.arguments[NODE])
-    return known if known is not None and known.uid == intent.arguments[UID] else None
+def _name_of(cluster: Cluster, intent: Intent) -> str | None:
+    """Return what the intent's node is called under the settings of today; None: no cluster of them has it."""
+    told = intent.arguments
+    return name_of_node(cluster, told.get(CLUSTER, ""), told[NODE], told[UID])
+
+
+def _no_such_cluster(intent: Intent) -> str:
+    return f"no cluster of the settings has the node {intent.arguments[NODE]}"
 
 
 def _find_cordon(intent: Intent, known: KubernetesNode | None) -> str | None:

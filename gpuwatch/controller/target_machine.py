@@ -14,10 +14,11 @@ from datetime import datetime, timedelta
 from gpuwatch.clouds import STOP_AT, NotFoundError
 from gpuwatch.clouds.permit import Permit
 from gpuwatch.controller.absence import is_gone
-from gpuwatch.controller.circuits import API_SERVER, SLURM, Server
+from gpuwatch.controller.circuits import SLURM, Server
 from gpuwatch.controller.context import ControllerContext
 from gpuwatch.controller.last_question import objection_to
 from gpuwatch.controller.target import Found, Target, not_yet, promise_arguments
+from gpuwatch.controller.target_cluster_node import api_server
 from gpuwatch.ledger.attempts import launch_time
 from gpuwatch.model.decision import (
     DECISION_TAG,
@@ -54,7 +55,7 @@ class MachineTarget(Target):
         first, node = super().servers(observation, step), observation.fleet.find(step.node_id)
         if node is None or step.verb not in ASKED_A_LAST_TIME:
             return first
-        asked = [API_SERVER] if node.kubernetes is not None else []
+        asked = [] if node.kubernetes is None else [api_server(self._parts, node.kubernetes.cluster)]
         return (*first, *asked, *([SLURM] if node.slurm is not None else []))
 
     def objection(self, observation: Observation, review: Review, tried: tuple[Step, ...]) -> str | None:

@@ -15,13 +15,14 @@ from gpuwatch import guard
 from gpuwatch.clouds import CloudError, NotFoundError, ProtectedError
 from gpuwatch.clouds.permit import Permit
 from gpuwatch.controller.answers import note_silence
-from gpuwatch.controller.circuits import API_SERVER, Server
+from gpuwatch.controller.circuits import Server
 from gpuwatch.controller.context import ControllerContext
 from gpuwatch.controller.last_question import lateness
 from gpuwatch.controller.target import Found, Target, not_served, promise_arguments
-from gpuwatch.controller.target_cluster_node import NO_CLUSTER, drain_words
+from gpuwatch.controller.target_cluster_node import NO_CLUSTER, api_server, drain_words
 from gpuwatch.guard.workload_rules import MOST_MACHINES
 from gpuwatch.kubernetes import Workloads
+from gpuwatch.kubernetes.several import workloads_of
 from gpuwatch.model.decision import (
     SETTLE_TIMEOUT,
     Intent,
@@ -64,15 +65,17 @@ class WorkloadTarget(Target):
     def servers(self, _observation: Observation, step: Step) -> tuple[Server, ...]:
         """Return the API server; before pods are ended the clouds of their machines are asked, too."""
         use = self._parts.memory.workloads.get(step.node_id) if step.verb is Verb.RELEASE else None
-        return (API_SERVER, *dict.fromkeys(Server.that_has(each.node) for each in (() if use is None else use.pods)))
+        own = api_server(self._parts, _cluster_of(step.node_id))
+        return (own, *dict.fromkeys(Server.that_has(each.node) for each in (() if use is None else use.pods)))
 
     def objection(self, observation: Observation, review: Review, tried: tuple[Step, ...]) -> str | None:
         """Say why its pods are not to be ended after all, as everybody says now; None: nobody objects."""
         step, parts = review.step, self._parts
         use = parts.memory.workloads.get(step.node_id)
-        if use is None or parts.cluster is None:
-            return NO_CLUSTER if parts.cluster is None else "it holds no GPUs any more"
-        fresh = _observe_workload(parts, parts.cluster.workloads, observation, use)
+        its = _workloads(parts, step.node_id)
+        if use is None or its is None:
+            return NO_CLUSTER if its is None else "it holds no GPUs any more"
+        fresh = _observe_workload(parts, its, observation, use)
         if isinstance(fresh, str):
             return fresh
         steps = steps_for_workloads(parts, fresh)
@@ -106,9 +109,9 @@ class WorkloadTarget(Target):
     def ask(self, intent: Intent, _observation: Observation | None, permit: Permit) -> tuple[Status, str]:
         """Make the call that the intent's verb stands for."""
         target = target_of(intent.arguments)
-        if self._parts.cluster is None or target is None:
+        its, key = _workloads(self._parts, intent.node_id, target), intent.key
+        if its is None or target is None:
             raise NotFoundError(NO_CLUSTER)
-        its, key = self._parts.cluster.workloads, intent.key
         try:
             if intent.verb is not Verb.RELEASE:
                 stop_at = _stop_at(intent, self._parts.clock.now())
@@ -136,8 +139,22 @@ class WorkloadTarget(Target):
             return not_served(entry, NO_CLUSTER)
         if not entry.counts:
             return None
-        now = self._parts.cluster.workloads.workload(target)
+        its = _workloads(self._parts, entry.intent.node_id, target)
+        if its is None:
+            return not_served(entry, f"no cluster of the settings has {target} of that uid")
+        now = its.workload(target)
         return _outcome_of_gone(entry, target) if now is None else _OUTCOMES[entry.intent.verb](self._parts, entry, now)
+
+
+def _cluster_of(workload_id: str) -> str:
+    """Return the name of the cluster that an id of the ledger names."""
+    name = workload_words.workload_of_id(workload_id)
+    return "" if name is None else name.cluster
+
+
+def _workloads(parts: ControllerContext, workload_id: str, target: WorkloadObject | None = None) -> Workloads | None:
+    """Return those of the cluster that an id names; None: no such cluster is in the settings."""
+    return None if parts.cluster is None else workloads_of(parts.cluster, _cluster_of(workload_id), target)
 
 
 def _observe_workload(
@@ -148,7 +165,7 @@ def _observe_workload(
     try:
         now = asked_of.workload(use.target)
     except CloudError as error:
-        note_silence(parts, API_SERVER, error, asked)
+        note_silence(parts, api_server(parts, _cluster_of(use.id)), error, asked)
         return f"the cluster gives no answer about it: {error}"
     if now is None:
         return f"the cluster has no {use.target} of that uid any more"
@@ -194,10 +211,10 @@ def _with_machines(
     latest = parts.past(at)  # somebody may have just paused or kept it
     pods = {pod.uid: pod for pod in now.pods}
     nodes = tuple(_fresh(machines.get(node.id, node), pods, latest) for node in observation.fleet.nodes)
-    by_uid = {node.kubernetes.uid: node.kubernetes for node in nodes if node.kubernetes is not None}
+    by_name = {node.kubernetes.name: node.kubernetes for node in nodes if node.kubernetes is not None}
     view = observation.fleet.cluster
     if view is not None:
-        view = replace(view, nodes=tuple(by_uid.get(each.uid, each) for each in view.nodes))
+        view = replace(view, nodes=tuple(by_name.get(each.name, each) for each in view.nodes))
     fleet: Fleet = replace(observation.fleet, observed_at=at, nodes=nodes, cluster=view)
     ledger = replace(observation.ledger, pauses=latest.pauses, snoozes=latest.snoozes)
     return replace(observation, now=at, fleet=fleet, ledger=ledger)

@@ -19,7 +19,7 @@ from gpuwatch.model.orders import Snooze
 from gpuwatch.model.slips import nearest
 from gpuwatch.model.workload_snoozes import workloads_kept
 from gpuwatch.policies.kubernetes.workload_use import WorkloadUse, workloads
-from gpuwatch.policies.kubernetes.workload_words import id_of, typed_name, workload_of_id
+from gpuwatch.policies.kubernetes.workload_words import ids_of, typed_name, workload_of_id
 from gpuwatch.runtime.clock import Clock
 from gpuwatch.runtime.printable import legible
 
@@ -128,12 +128,21 @@ def _held_workload(seen: Observation, name: str) -> WorkloadUse:
     return uses[_find_id(name, uses)]
 
 
+def _with_cluster(node_id: str) -> str:
+    """What people type to name it where several clusters have one of its name."""
+    name = workload_of_id(node_id)
+    return node_id if name is None else f"{name.cluster}/{typed_name(name)}"
+
+
 def _find_id(name: str, ids: Iterable[str]) -> str:
     """The id that is meant."""
     ids = sorted(ids)
-    found = id_of(name, ids)
-    if found is not None:
-        return found
+    found = ids_of(name, ids)
+    if len(found) == 1:
+        return found[0]
+    if len({each.cluster for node_id in found if (each := workload_of_id(node_id)) is not None}) > 1:
+        which = ", ".join(_with_cluster(each) for each in found[:_NAMED])
+        raise UnknownWorkloadError(f"Several clusters have {name!r}. Say which: {which}.")
     there = [typed_name(each) for node_id in ids if (each := workload_of_id(node_id)) is not None]
     near = nearest(name, there)
     more = "" if len(there) <= _NAMED else f" and {len(there) - _NAMED} more"

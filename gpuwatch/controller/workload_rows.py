@@ -5,6 +5,7 @@ from datetime import datetime, timedelta
 from decimal import Decimal
 
 from gpuwatch.controller.context import Round, unreached_in, unreached_words
+from gpuwatch.controller.pod_rows import cluster_named
 from gpuwatch.guard import Rulebook, judge, workload_case
 from gpuwatch.ledger import Entry, Ledger, PastRound
 from gpuwatch.model.activity import State
@@ -25,7 +26,7 @@ class WorkloadRow:
     where the round did not come to what the guard had allowed, then `unreached` says why.
     `ends_at` is the earliest time of the end of its pods; null: none is to come, or its time is not known. `why`
     contains the guard's objections, `change` is what would make it come out otherwise. `snooze` is the order that
-    keeps it; a snooze by annotation is in `why` alone.
+    keeps it; a snooze by annotation is in `why` alone. `cluster` is named where there are several.
     """
 
     id: str
@@ -49,10 +50,11 @@ class WorkloadRow:
     refused_by: tuple[str, ...] = ()
     snooze: Snooze | None = None
     unreached: str | None = None
+    cluster: str | None = None
 
     def __str__(self) -> str:
-        """Return its kind and name, such as `Notebook team-a/alice`."""
-        return f"{self.kind} {self.namespace}/{self.name}"
+        """Return its kind and name, such as `Notebook team-a/alice`; of several clusters with `of prod`."""
+        return f"{self.kind} {self.namespace}/{self.name}{'' if self.cluster is None else f' of {self.cluster}'}"
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -122,6 +124,7 @@ def _row(step: WorkloadStep, review: Review | None, done: Round | PastRound, rul
     unreached = None if refusals else unreached_words(step.step, late, when)
     return WorkloadRow(
         id=use.id,
+        cluster=cluster_named(seen, use.pods[0].node),
         namespace=its.namespace,
         kind=its.kind,
         name=its.name,

@@ -5,7 +5,7 @@ A cluster never ends a machine: that is the work of the node's own cloud, by the
 `tests/contracts/test_clusters.py` tests every cluster, pretended or real, against the docstrings of `Cluster`.
 """
 
-from collections.abc import Iterator, Sequence
+from collections.abc import Iterator, Mapping, Sequence
 from collections.abc import Set as AbstractSet
 from dataclasses import dataclass
 from datetime import datetime
@@ -94,8 +94,11 @@ class Cluster(Protocol):
         """
         ...
 
-    def room(self) -> Room | None:
-        """All nodes and pods as the scheduler sees them, as the watch holds them; None: nobody knows."""
+    def rooms(self) -> Mapping[str, Room]:
+        """All nodes and pods as the scheduler sees them, as the watch holds them, by the cluster's name.
+
+        Pods move within their own cluster alone. Of a cluster that is not in it nobody knows what fits where.
+        """
         ...
 
     def node(self, name: str) -> KubernetesNode | None:

@@ -16,8 +16,8 @@ from dataclasses import dataclass, field
 from gpuwatch.kubernetes.facts import NodeFacts, OwnerFacts, PodFacts, keeping_annotations, version_of
 from gpuwatch.kubernetes.volume_objects import ClaimObject, PersistentVolumeObject, PersistentVolumeSpec
 from gpuwatch.model.bounds import bounded_name
-from gpuwatch.model.kubernetes import LOSES_LOCAL_DATA, Requirement
-from gpuwatch.model.placing import Disk
+from gpuwatch.model.kubernetes import LOSES_LOCAL_DATA
+from gpuwatch.model.placing import Disk, Requirement
 
 _ZONES = frozenset({"zone", "region"})  # how keys of labels end that many nodes have in common
 

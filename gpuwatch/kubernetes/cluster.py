@@ -145,10 +145,12 @@ class ApiCluster:
             trouble = f"What cluster {self.name} shows could not be understood: {error}."
             return ClusterView(name=self.name, trouble=trouble, pools=self.settings.pools)
 
-    def room(self) -> Room | None:
-        """All nodes and pods as the scheduler sees them; see `Cluster.room`."""
+    def rooms(self) -> Mapping[str, Room]:
+        """All nodes and pods as the scheduler sees them; see `Cluster.rooms`."""
+        if not self._started:
+            return {}
         nodes = self._nodes.kept.all()
-        return room_of(nodes, self._pods.kept.all(), self._volumes.disks(nodes)) if self._started else None
+        return {self.name: room_of(nodes, self._pods.kept.all(), self._volumes.disks(nodes))}
 
     def node(self, name: str) -> KubernetesNode | None:
         """One node and its pods, asked of the API server now, with all that stands above its pods.

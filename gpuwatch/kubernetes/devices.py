@@ -23,7 +23,7 @@ from sys import intern
 from gpuwatch.kubernetes.device_objects import Attribute, ClaimObject, ClassObject, Device, Request, SliceObject
 from gpuwatch.kubernetes.facts import version_of
 from gpuwatch.kubernetes.gpu_requests import mig_share
-from gpuwatch.model.kubernetes import Wanted
+from gpuwatch.model.placing import Wanted
 
 _NO_GPU = re.compile(
     r"dra\.net|compute-domain[.-].*|(?:.*[.-])?(?:cpu|nic|rdma|sriov[a-z]*|sr-iov|tpu|neuron|fpga)(?:[.-].*)?"

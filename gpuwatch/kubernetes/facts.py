@@ -41,13 +41,9 @@ from gpuwatch.model.kubernetes import (
     PROTECT,
     SNOOZE_UNTIL,
     NodeOwner,
-    Placement,
     PodPhase,
-    Requirement,
-    Taint,
-    Toleration,
 )
-from gpuwatch.model.placing import Needs
+from gpuwatch.model.placing import Needs, Placement, Requirement, Taint, Toleration
 from gpuwatch.model.workload_kinds import QUEUE_LABEL
 
 SAFE_TO_EVICT = "cluster-autoscaler.kubernetes.io/safe-to-evict"

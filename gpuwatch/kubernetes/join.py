@@ -13,7 +13,7 @@ Sources: the providers' own cloud-controller-managers; for byte order https://le
 
 import re
 from collections import defaultdict
-from collections.abc import Iterable, Sequence
+from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass, field, replace
 
 from gpuwatch.model.activity import Activity, State
@@ -84,27 +84,60 @@ def is_marked_as_node(machine: Node) -> bool:
 def join_machines(machines: Sequence[Node], view: ClusterView) -> tuple[tuple[Node, ...], ClusterView]:
     """The machines with their node objects and their doubts, and the view with notes on what does not fit."""
     index = _Index(machines)
-    claims = {node.uid: index.machines_of(node) for node in view.nodes}
+    claims = {node.name: _claims(node, index, view) for node in view.nodes}
     claimed: defaultdict[str, list[KubernetesNode]] = defaultdict(list)
     for node in view.nodes:
-        for machine_id in claims[node.uid]:
+        for machine_id in claims[node.name]:
             claimed[machine_id].append(node)
-    notes = [_two_machines(node, claims[node.uid]) for node in view.nodes if len(claims[node.uid]) > 1]
+    notes = [_two_machines(node, claims[node.name]) for node in view.nodes if len(claims[node.name]) > 1]
     notes += [_two_nodes(machine_id, nodes) for machine_id, nodes in claimed.items() if len(nodes) > 1]
     sole = {
         machine_id: nodes[0]
         for machine_id, nodes in claimed.items()
-        if len(nodes) == 1 and len(claims[nodes[0].uid]) == 1
+        if len(nodes) == 1 and len(claims[nodes[0].name]) == 1
     }
     doubtful = claimed.keys() - sole.keys()
     view = replace(view, notes=(*view.notes, *sorted(notes)))
     seen = (replace(each, kubernetes=sole.get(each.id)) for each in machines)
-    return tuple(with_doubt(each, view, ambiguous=each.id in doubtful) for each in seen), view
+    return tuple(with_doubt(each, view, rivals=claimed[each.id] if each.id in doubtful else ()) for each in seen), view
 
 
-def with_doubt(machine: Node, view: ClusterView, *, ambiguous: bool = False) -> Node:
+def _claims(node: KubernetesNode, index: "_Index", view: ClusterView) -> tuple[str, ...]:
+    """The machines that a node object fits; of several clusters, those in pools of its own alone."""
+    found = index.machines_of(node)
+    part = view.part(node.cluster) if view.parts else None
+    if part is None or not part.pools:
+        return found
+    return tuple(each for each in found if index.pool_of(each) in part.pools)
+
+
+def merged_view(views: Iterable[ClusterView]) -> ClusterView:
+    """Several clusters as one; the nodes of each have names of their own."""
+    views = tuple(views)
+    troubles = (f"Cluster {each.name}: {each.trouble}" for each in views if each.trouble is not None)
+    return ClusterView(
+        name=" and ".join(each.name for each in views),
+        silent_seconds=max(each.silent_seconds for each in views),
+        trouble=next(troubles, None),
+        nodes=tuple(node for each in views for node in each.nodes),
+        pending=tuple(pod for each in views for pod in each.pending),
+        notes=tuple(note for each in views for note in each.notes),
+        pools=() if any(not each.pools for each in views) else tuple(pool for each in views for pool in each.pools),
+        parts=tuple(replace(each, nodes=()) for each in views),
+    )
+
+
+def with_troubles(view: ClusterView, troubles: Mapping[str, str]) -> ClusterView:
+    """The same view with these troubles, by the names of their clusters."""
+    if not view.parts:
+        return replace(view, trouble=next(iter(troubles.values()), view.trouble))
+    whole = merged_view(replace(each, trouble=troubles.get(each.name, each.trouble)) for each in view.parts)
+    return replace(whole, nodes=view.nodes, notes=view.notes)
+
+
+def with_doubt(machine: Node, view: ClusterView, *, rivals: Sequence[KubernetesNode] = ()) -> Node:
     """The machine; unknown where Kubernetes gives a doubt about it."""
-    why = doubt(machine, view, ambiguous=ambiguous)
+    why = doubt(machine, view, rivals=rivals)
     verdict = machine.signal.verdict
     if why is None or verdict is None or verdict.activity.state is State.UNKNOWN:
         return machine
@@ -114,22 +147,35 @@ def with_doubt(machine: Node, view: ClusterView, *, ambiguous: bool = False) -> 
     return replace(machine, signal=_with_activity(machine.signal, activity))
 
 
-def doubt(machine: Node, view: ClusterView, *, ambiguous: bool = False) -> str | None:
-    """Why nobody knows what a machine does, as a clause; None: Kubernetes gives no doubt."""
+def doubt(machine: Node, view: ClusterView, *, rivals: Sequence[KubernetesNode] = ()) -> str | None:
+    """Why nobody knows what a machine does, as a clause; None: Kubernetes gives no doubt. `rivals` all fit it."""
     if machine.state is not NodeState.RUNNING:
         return None
     node = machine.kubernetes
-    may_be_one = not view.pools or machine.pool in view.pools
-    if view.trouble is not None and (node is not None or is_marked_as_node(machine) or (not view.nodes and may_be_one)):
-        return f"its pods are not known: {view.trouble.removesuffix('.')}"
-    if ambiguous:
-        return f"it and the nodes of the Kubernetes cluster {view.name} do not fit one to one"
+    own = None if node is None else view.part(node.cluster)
+    silent = next((each for each in ((own,) if own else view.each) if _hides(each, machine, view)), None)
+    if silent is not None and silent.trouble is not None:
+        return f"its pods are not known: {silent.trouble.removesuffix('.')}"
+    if rivals:
+        named = _few(sorted(node.name for node in rivals))
+        return f"it and the nodes of the {view.title} ({named}) do not fit one to one"
     if node is None and is_marked_as_node(machine):
         return (
-            f"its tags say that it is a node ({machine.managed_by}), and it is not among the nodes of the "
-            f"Kubernetes cluster {view.name}"
+            f"its tags say that it is a node ({machine.managed_by}), and it is not among the nodes of the {view.title}"
         )
     return None
+
+
+def _hides(part: ClusterView, machine: Node, view: ClusterView) -> bool:
+    """Whether a cluster that is not to be relied on may have the machine."""
+    if part.trouble is None:
+        return False
+    if machine.kubernetes is not None:
+        return True
+    may_be_one = not part.pools or machine.pool in part.pools
+    if is_marked_as_node(machine):
+        return may_be_one or not view.parts
+    return may_be_one and not view.shows_nodes(part)
 
 
 def _with_activity(signal: NodeReport, activity: Activity) -> NodeReport:
@@ -155,6 +201,10 @@ class _Index:
             for clue in {each.id, each.name, each.address or ""} - {""}:
                 self._by_clue[clue.lower()].add(each.id)
 
+    def pool_of(self, machine_id: str) -> str:
+        """The pool of a machine that a node object fits."""
+        return self._by_id[machine_id][0].pool
+
     def machines_of(self, node: KubernetesNode) -> tuple[str, ...]:
         """The ids of all machines that a node object fits."""
         named = machine_name(node.provider_id)
@@ -166,7 +216,8 @@ class _Index:
         by_firmware = sorted({each.id for uuid in _readings(node.system_uuid) for each in self._by_id.get(uuid, [])})
         if by_firmware:
             return tuple(by_firmware)
-        clues = dict.fromkeys(clue.lower() for clue in (node.name, *node.addresses) if clue)
+        name = node.name.rpartition("/")[2]  # of several clusters its own stands before it
+        clues = dict.fromkeys(clue.lower() for clue in (name, *node.addresses) if clue)
         return tuple(sorted(set().union(*(self._by_clue.get(clue, set()) for clue in clues))))
 
 

@@ -26,7 +26,8 @@ from gpuwatch.kubernetes.objects import ObjectMeta, PodObject, PodSpec, PodStatu
 from gpuwatch.kubernetes.unreadable import UNREADABLE
 from gpuwatch.kubernetes.watch import Watch
 from gpuwatch.model.bounds import BoundedInt
-from gpuwatch.model.kubernetes import Placement, Pod, PodPhase, Workload
+from gpuwatch.model.kubernetes import Pod, PodPhase, Workload
+from gpuwatch.model.placing import Placement
 from gpuwatch.runtime.clock import Clock
 
 _LOG = logging.getLogger(__name__)

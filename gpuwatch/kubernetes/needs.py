@@ -23,8 +23,7 @@ from gpuwatch.kubernetes.objects import (
 )
 from gpuwatch.kubernetes.objects import SpreadConstraint as SpreadObject
 from gpuwatch.model.bounds import bounded_name
-from gpuwatch.model.kubernetes import Requirement, Toleration
-from gpuwatch.model.placing import NODE_NAME, Needs, PodTerm, Selector, Spread
+from gpuwatch.model.placing import NODE_NAME, Needs, PodTerm, Requirement, Selector, Spread, Toleration
 
 _SCHEDULER = "default-scheduler"
 _QUANTITY = re.compile(r"([0-9]{0,18}(?:\.[0-9]{0,18})?)(?:[eE]([+-]?[0-9]{1,2})|([numkMGTPE]|[KMGTPE]i)?)", re.ASCII)

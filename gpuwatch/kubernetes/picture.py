@@ -41,12 +41,12 @@ from gpuwatch.model.kubernetes import (
     UNHEALTHY,
     KubernetesNode,
     NodeOwner,
-    Placement,
     Pod,
     PodPhase,
     Workload,
     slip,
 )
+from gpuwatch.model.placing import Placement
 from gpuwatch.model.workload_kinds import ACTIONS, BY_LABEL, KINDS, ONCE, QUEUE_LABEL
 
 _DEEPEST = 8  # owners above a pod: Pod, ReplicaSet, Deployment, and what made that

@@ -3,8 +3,9 @@
 urllib3, which comes with the extra `kubernetes`, is loaded only by the calls that need it.
 """
 
-from collections.abc import Iterator
-from dataclasses import dataclass
+import re
+from collections.abc import Iterator, Mapping
+from dataclasses import dataclass, replace
 from pkgutil import resolve_name
 from typing import Annotated, ClassVar
 
@@ -16,6 +17,7 @@ from gpuwatch.model.setting import STRICT, Contradiction, Setting
 from gpuwatch.runtime.clock import Clock
 from gpuwatch.runtime.installed import MissingExtraError, install_command
 
+_NAME = re.compile(r"[a-z0-9]([a-z0-9.-]{0,62}[a-z0-9])?")
 _Text = Annotated[str, MinLen(1)]
 # Where the chart, the GPU operator and Kubernetes itself put what serves the cluster.
 SYSTEM_NAMESPACES = ("kube-system", "kube-node-lease", "gpu-operator", "nvidia-gpu-operator", "gpuwatch")
@@ -83,31 +85,60 @@ class KubernetesSettings:
         return made
 
 
-def contradictions(settings: KubernetesSettings) -> Iterator[Contradiction]:
-    """Mistakes that no single key's bounds show."""
+def by_name(clusters: Mapping[str, KubernetesSettings]) -> dict[str, KubernetesSettings]:
+    """Those that are to be looked at; one of several is called by its key, whatever its own `name`."""
+    return {key or each.name: replace(each, name=key or each.name) for key, each in clusters.items() if each.configured}
+
+
+def of_several(clusters: Mapping[str, KubernetesSettings]) -> Iterator[Contradiction]:
+    """Mistakes in the clusters with names: in each by itself, in names, and in two ways into one cluster."""
+    inside = [name for name, each in clusters.items() if each.in_cluster]
+    for name in inside[1:]:
+        yield Contradiction(
+            keys=(("kubernetes", name, "in_cluster"),),
+            wrong=f"kubernetes.{inside[0]} and kubernetes.{name} are both the cluster that the controller runs in",
+            right="in_cluster: true once, and a file in kubeconfig for each of the others",
+        )
+    for name, each in clusters.items():
+        here = ("kubernetes", name)
+        yield from contradictions(each, here)
+        if not _NAME.fullmatch(name):
+            wrong, right = f"{name!r} is no name of a cluster", "1 to 64 of a-z, 0-9, . and -, such as prod-eu"
+            yield Contradiction(keys=(here,), wrong=wrong, right=right)
+        if each.name not in {KubernetesSettings().name, name}:
+            wrong = f"kubernetes.{name}.name is {each.name!r}: it is called {name}"
+            yield Contradiction(keys=((*here, "name"),), wrong=wrong, right="no name: the key is its name")
+        if not each.configured and each == KubernetesSettings():
+            wrong = f"kubernetes.{name} does not say where the API server is"
+            yield Contradiction(keys=(here,), wrong=wrong, right="in_cluster: true, or a file in kubeconfig")
+
+
+def contradictions(settings: KubernetesSettings, here: tuple[str, ...] = ("kubernetes",)) -> Iterator[Contradiction]:
+    """Mistakes that no single key's bounds show; the settings are written under the keys `here`."""
+    section = ".".join(here)
     if settings.in_cluster and settings.kubeconfig is not None:
         yield Contradiction(
-            keys=(("kubernetes", "kubeconfig"), ("kubernetes", "in_cluster")),
-            wrong="kubernetes.in_cluster and kubernetes.kubeconfig are two ways to the API server",
+            keys=((*here, "kubeconfig"), (*here, "in_cluster")),
+            wrong=f"{section}.in_cluster and {section}.kubeconfig are two ways to the API server",
             right="one of them",
         )
     if settings.context is not None and settings.kubeconfig is None:
         yield Contradiction(
-            keys=(("kubernetes", "context"),),
-            wrong="kubernetes.context names a context of a kubeconfig, and kubernetes.kubeconfig is not set",
-            right="the file in kubernetes.kubeconfig, or no context",
+            keys=((*here, "context"),),
+            wrong=f"{section}.context names a context of a kubeconfig, and {section}.kubeconfig is not set",
+            right=f"the file in {section}.kubeconfig, or no context",
         )
     if not settings.configured and settings != KubernetesSettings():
         yield Contradiction(
-            keys=(("kubernetes",),),
-            wrong="the section kubernetes does not say where the API server is",
+            keys=(here,),
+            wrong=f"the section {section} does not say where the API server is",
             right="in_cluster: true, or a file in kubeconfig",
         )
     if settings.configured and settings.max_silence < settings.timeout:
         silence, timeout = format_duration(settings.max_silence), format_duration(settings.timeout)
         yield Contradiction(
-            keys=(("kubernetes", "max_silence"), ("kubernetes", "timeout")),
-            wrong=f"kubernetes.max_silence ({silence}) is shorter than kubernetes.timeout ({timeout}): "
+            keys=((*here, "max_silence"), (*here, "timeout")),
+            wrong=f"{section}.max_silence ({silence}) is shorter than {section}.timeout ({timeout}): "
             "one slow answer would count as silence",
             right=f"at least {timeout}",
         )

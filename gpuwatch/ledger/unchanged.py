@@ -211,8 +211,8 @@ def stored_view(view: ClusterView | None, nodes: Sequence[Node]) -> ClusterView 
     """The view without the node objects that stand with their machines."""
     if view is None:
         return None
-    joined = {node.kubernetes.uid for node in nodes if node.kubernetes is not None}
-    return replace(view, nodes=tuple(_slim(each) for each in view.nodes if each.uid not in joined))
+    joined = {node.kubernetes.name for node in nodes if node.kubernetes is not None}
+    return replace(view, nodes=tuple(_slim(each) for each in view.nodes if each.name not in joined))
 
 
 def whole_view(view: ClusterView | None, nodes: Sequence[Node]) -> ClusterView | None:

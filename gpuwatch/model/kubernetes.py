@@ -10,6 +10,8 @@ from enum import StrEnum
 from functools import cached_property
 from typing import Literal
 
+from gpuwatch.model.placing import Placement, Taint
+
 # What people and gpuwatch write on nodes, pods, workloads and namespaces.
 PREFIX = "gpuwatch.io/"
 # On a node: the key of the intent that cordoned it. Without it, a cordon is somebody else's and is never undone.
@@ -98,75 +100,6 @@ class Workload:
     def __str__(self) -> str:
         """Return its kind and name, such as `Notebook team-a/alice`."""
         return f"{self.kind} {self.namespace}/{self.name}"
-
-
-@dataclass(frozen=True, slots=True, kw_only=True)
-class Requirement:
-    """What a node's label has to be: operator In, NotIn, Exists, DoesNotExist, Gt or Lt."""
-
-    key: str
-    operator: str
-    values: tuple[str, ...] = ()
-
-    def meets(self, labels: Mapping[str, str]) -> bool:
-        """Return whether labels meet it.
-
-        https://kubernetes.io/docs/concepts/scheduling-eviction/assign-pod-node/#operators
-        """
-        value = labels.get(self.key)
-        if self.operator == "In":
-            return value in self.values
-        if self.operator == "NotIn":
-            return value not in self.values
-        if self.operator in {"Exists", "DoesNotExist"}:
-            return (value is not None) == (self.operator == "Exists")
-        if value is None or len(self.values) != 1:
-            return False
-        try:
-            number, limit = int(value), int(self.values[0])
-        except ValueError:
-            return False
-        return number > limit if self.operator == "Gt" else self.operator == "Lt" and number < limit
-
-
-@dataclass(frozen=True, slots=True, kw_only=True)
-class Taint:
-    """What keeps pods off a node that do not tolerate it: effect NoSchedule, PreferNoSchedule or NoExecute."""
-
-    key: str
-    effect: str
-    value: str = ""
-
-
-@dataclass(frozen=True, slots=True, kw_only=True)
-class Toleration:
-    """Taints that a pod bears: key "" is every key, operator Exists or Equal, effect "" is every effect."""
-
-    key: str = ""
-    operator: str = "Equal"
-    value: str = ""
-    effect: str = ""
-
-
-@dataclass(frozen=True, slots=True, kw_only=True)
-class Wanted:
-    """So many devices of one driver (Dynamic Resource Allocation); count 0 is all of a node."""
-
-    driver: str
-    count: float
-
-
-@dataclass(frozen=True, slots=True, kw_only=True)
-class Placement:
-    """Where a pending pod may go: all of `selector`, one of `alternatives` whole where there are any.
-
-    Of each of `devices` it takes one.
-    """
-
-    selector: Mapping[str, str] = field(default_factory=dict)
-    alternatives: tuple[tuple[Requirement, ...], ...] = ()
-    tolerations: tuple[Toleration, ...] = ()
-    devices: tuple[tuple[Wanted, ...], ...] = ()
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -341,16 +274,19 @@ class KubernetesNode:
         return sum(pod.gpus for pod in self.gpu_pods)
 
     def shared_gpus(self, of_machine: int | None) -> float:
-        """How many GPUs its cost is divided by: its machine's, those offered or those requested, whichever is most.
-
-        Time-slicing offers more than there are, and a plugin offers fewer while one of them is failing.
-        """
+        """How many GPUs its cost is divided by: its machine's, those offered or those requested: the most of these."""
+        # Time-slicing offers more than there are, and a plugin offers fewer while one of them is failing.
         return max(float(of_machine or 0), self.gpus or 0.0, sum(pod.gpus for pod in self.pods))
 
     @property
     def to_drain(self) -> tuple[Pod, ...]:
         """The pods that a drain has to move."""
         return tuple(pod for pod in self.pods if pod.drained)
+
+
+def own_name(node: KubernetesNode) -> str:
+    """What its own cluster calls it; of several clusters each has its name before that (`prod/gpu-0`)."""
+    return node.name.rpartition("/")[2]
 
 
 @dataclass(frozen=True, kw_only=True)  # no slots: what belongs together is found once, at the first question
@@ -360,7 +296,7 @@ class ClusterView:
     `trouble` is why it is not to be relied on (no answer, too long silent, a forbidden call), as a sentence: then no
     node of it is idle, drained or ended. `pending` are the pods that request GPUs and have no node. `notes` are
     sentences on what does not fit together, such as a node object that fits two machines. `pools` are those with
-    machines that may be its nodes; none named: all.
+    machines that may be its nodes; none named: all. `parts` are several as one, without nodes; `trouble` is of any.
     """
 
     name: str
@@ -370,15 +306,42 @@ class ClusterView:
     pending: tuple[Pod, ...] = ()
     notes: tuple[str, ...] = ()
     pools: tuple[str, ...] = ()
+    parts: tuple["ClusterView", ...] = ()
+
+    @property
+    def each(self) -> tuple["ClusterView", ...]:
+        """The clusters one by one."""
+        return self.parts or (self,)
+
+    @property
+    def title(self) -> str:
+        """`Kubernetes cluster prod`, for a sentence."""
+        return f"Kubernetes cluster{'s' if self.parts else ''} {self.name}"
+
+    def part(self, cluster: str) -> "ClusterView | None":
+        """The cluster of that name; a single one has whatever name. None: it is in the settings no more."""
+        return next((each for each in self.parts if each.name == cluster), None) if self.parts else self
+
+    def home(self, cluster: str) -> str:
+        """The name of the cluster of a node that names this one; a single one has its own."""
+        return cluster if self.parts else self.name
+
+    def shows_nodes(self, part: "ClusterView") -> bool:
+        """Whether a node of that part is, or was, seen."""
+        return any(node.cluster == part.name for node in self.nodes) if self.parts else bool(self.nodes)
+
+    @cached_property
+    def home_of_pending(self) -> Mapping[str, str]:
+        """The cluster of each pod without a node, by its uid."""
+        return {pod.uid: each.name for each in self.each for pod in each.pending}
 
     @cached_property
     def together(self) -> Mapping[str, tuple[Pod, ...]]:
         """The pods of each whole and of each release (`Pod.group`, `Pod.release`), bound to a node or not."""
         found: dict[str, list[Pod]] = {}
         for pod in (*(pod for node in self.nodes for pod in node.pods), *self.pending):
-            for key in (pod.group, pod.release):
-                if key is not None:
-                    found.setdefault(key, []).append(pod)
+            for key in filter(None, (pod.group, pod.release)):
+                found.setdefault(key, []).append(pod)
         return {key: tuple(pods) for key, pods in found.items()}
 
 

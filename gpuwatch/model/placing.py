@@ -1,16 +1,83 @@
 """What the scheduler looks at: what pods need, and what nodes have. Amounts are whole: thousandths of cores, and bytes.
 
-Rules: https://kubernetes.io/docs/concepts/scheduling-eviction/. It is no part of what a round stores.
+Rules: https://kubernetes.io/docs/concepts/scheduling-eviction/. Places and rooms are no part of what a round stores.
 """
 
 from collections.abc import Mapping
 from dataclasses import dataclass, field
 
-from gpuwatch.model.kubernetes import Requirement, Taint, Toleration
-
 HOSTNAME = "kubernetes.io/hostname"
 NODE_NAME = "@metadata.name"  # a node's name among its labels; no label has such a key
 PODS = "pods"  # the resource of which each pod takes one
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Requirement:
+    """What a node's label has to be: operator In, NotIn, Exists, DoesNotExist, Gt or Lt."""
+
+    key: str
+    operator: str
+    values: tuple[str, ...] = ()
+
+    def meets(self, labels: Mapping[str, str]) -> bool:
+        """Return whether labels meet it.
+
+        https://kubernetes.io/docs/concepts/scheduling-eviction/assign-pod-node/#operators
+        """
+        value = labels.get(self.key)
+        if self.operator == "In":
+            return value in self.values
+        if self.operator == "NotIn":
+            return value not in self.values
+        if self.operator in {"Exists", "DoesNotExist"}:
+            return (value is not None) == (self.operator == "Exists")
+        if value is None or len(self.values) != 1:
+            return False
+        try:
+            number, limit = int(value), int(self.values[0])
+        except ValueError:
+            return False
+        return number > limit if self.operator == "Gt" else self.operator == "Lt" and number < limit
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Taint:
+    """What keeps pods off a node that do not tolerate it: effect NoSchedule, PreferNoSchedule or NoExecute."""
+
+    key: str
+    effect: str
+    value: str = ""
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Toleration:
+    """Taints that a pod bears: key "" is every key, operator Exists or Equal, effect "" is every effect."""
+
+    key: str = ""
+    operator: str = "Equal"
+    value: str = ""
+    effect: str = ""
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Wanted:
+    """So many devices of one driver (Dynamic Resource Allocation); count 0 is all of a node."""
+
+    driver: str
+    count: float
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Placement:
+    """Where a pending pod may go: all of `selector`, one of `alternatives` whole where there are any.
+
+    Of each of `devices` it takes one.
+    """
+
+    selector: Mapping[str, str] = field(default_factory=dict)
+    alternatives: tuple[tuple[Requirement, ...], ...] = ()
+    tolerations: tuple[Toleration, ...] = ()
+    devices: tuple[tuple[Wanted, ...], ...] = ()
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)

@@ -45,6 +45,13 @@ class Floor:
         return f"of {'0s, or of ' if self.or_none else ''}at least {format_duration(self.seconds)}"
 
 
+@dataclass(frozen=True, slots=True)
+class Among:
+    """Names of the user's choice stand among the keys of a section: `kubernetes.prod` next to `kubernetes.name`."""
+
+    section: str
+
+
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Contradiction:
     """Values that are right by themselves and wrong together; `keys` are theirs, the likeliest culprit first."""

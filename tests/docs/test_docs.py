@@ -12,7 +12,10 @@ from tests.support.markdown import blocks
 from tests.support.paths import ROOT
 from tools.docs.configuration import render_configuration_md
 
-NAMES = ("gpuwatch.yaml", "starter.yaml", "agent.yaml", "spot-training.yaml", "spot-serving.yaml", "spot-batch.yaml")
+NAMES = (
+    *("gpuwatch.yaml", "starter.yaml", "agent.yaml", "several-clusters.yaml"),
+    *("spot-training.yaml", "spot-serving.yaml", "spot-batch.yaml"),
+)
 EXAMPLES = [ROOT / "docs/examples" / name for name in NAMES]
 
 

@@ -87,18 +87,17 @@ def test_the_tab_key_completes_as_the_page_says() -> None:
 def test_every_setting_is_told() -> None:
     """By the variable that sets it, which no two have in common, with its own name, its default and a sentence.
 
-    The keys of several clouds are those of one, which the page describes once for both.
+    The keys of several clouds, and of several clusters, are those of one, which the page describes once for both.
     """
     row = re.compile(r"^\| `(\S+)` \| .*\| .+\. \| `(GPUWATCH_\S+)` \|$", re.MULTILINE)
     rows = {variable: name for name, variable in row.findall(page("CONFIGURATION.md"))}
-    several = "GPUWATCH_CLOUDS__<name>__"
-    assert f"begin with `{several}`" in page("CONFIGURATION.md")
-    assert not any(variable.startswith(several) for variable in rows)
-    rows |= {
-        variable.replace("GPUWATCH_CLOUD__", several): name
-        for variable, name in rows.items()
-        if variable.startswith("GPUWATCH_CLOUD__")
-    }
+    for one, several in (
+        ("GPUWATCH_CLOUD__", "GPUWATCH_CLOUDS__<name>__"),
+        ("GPUWATCH_KUBERNETES__", "GPUWATCH_KUBERNETES__<name>__"),
+    ):
+        assert f"begin with `{several}`" in page("CONFIGURATION.md")
+        assert not any(variable.startswith(several) for variable in rows)
+        rows |= {variable.replace(one, several): name for variable, name in rows.items() if variable.startswith(one)}
     settable = {key.variable: key.path[-1] for key in keys.declared_keys(Settings).values() if key.kind not in GROUPS}
 
     assert len(settable) > 200

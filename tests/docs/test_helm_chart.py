@@ -262,6 +262,31 @@ def test_gpuwatch_takes_the_settings_that_the_chart_writes(name: str, part: str,
         assert settings.kubernetes.in_cluster is (name == "kubernetes")
 
 
+@pytest.mark.skipif(HELM is None, reason="needs helm")
+def test_other_clusters_stand_beside_the_one_that_the_controller_runs_in(tmp_path: Path) -> None:
+    """Its own gets the name of the values, so that its records go on."""
+    values = {
+        "agent": {"insecure": True},
+        "controller": {
+            "enabled": True,
+            "insecure": True,
+            "kubernetes": {"enabled": True, "name": "prod"},
+            "settings": {"kubernetes": {"research": {"kubeconfig": "/etc/gpuwatch-secrets/research"}}},
+        },
+    }
+    made = list(yaml.safe_load_all(made_with(values, tmp_path).stdout))
+    (text,) = [
+        each["data"]["gpuwatch.yaml"]
+        for each in made
+        if each["kind"] == "ConfigMap" and each["metadata"]["name"].endswith("controller")
+    ]
+    file = tmp_path / "gpuwatch.yaml"
+    file.write_text(text, encoding="utf-8")
+    clusters = load(file, {}).named_clusters
+
+    assert {name: each.in_cluster for name, each in clusters.items()} == {"prod": True, "research": False}
+
+
 @pytest.mark.parametrize("part", ["agent", "controller"])
 def test_prometheus_finds_the_pods_under_the_jobs_of_the_rules(part: str) -> None:
     """Monitor, service and pod have the same labels and port names."""

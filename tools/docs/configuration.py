@@ -54,18 +54,19 @@ def render_configuration_md() -> str:
 
 
 # What may only be written in the place of another section.
-_INSTEAD = {("clouds",)}
+_INSTEAD = {("clouds",), ("kubernetes", NAME)}
 # What has the same keys as another section, which describes them for both.
-_LIKE: dict[Path, Path] = {("clouds", NAME): ("cloud",)}
+_LIKE: dict[Path, Path] = {("clouds", NAME): ("cloud",), ("kubernetes", NAME): ("kubernetes",)}
 
 
 def _like(group: Key, described: Key) -> str:
     """A section that is described at another one."""
     here, there = group.dotted, described.dotted
     ours, theirs = variable(group.path), variable(described.path)
+    key = "regions" if there == "cloud" else "pools"
     return (
         f"## `{here}`\n\n{group.sentence}\n\nIt has the keys and sections of [`{there}`](#{there}), at the same "
-        f"defaults: what stands there\nabout `{there}.regions` holds for `{here}.regions`. The variables begin with "
+        f"defaults: what stands there\nabout `{there}.{key}` holds for `{here}.{key}`. The variables begin with "
         f"`{ours}__` in place of\n`{theirs}__`.\n"
     )
 

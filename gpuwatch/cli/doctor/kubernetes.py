@@ -15,15 +15,13 @@ _NAMESPACES = 16  # of those whose pods hold GPUs: each right is a question in e
 
 
 def cluster(case: ControllerCase) -> Iterator[Finding]:
-    """Its version, its rights, and what the first view of it shows."""
-    settings = case.settings.kubernetes
-    if not settings.configured:
-        return
-    where = f"the Kubernetes cluster {settings.name}"
-    try:
-        yield from _look_at_cluster(case, settings, where)
-    except (CloudError, ImportError) as error:
-        yield make_finding("kubernetes.unusable", where, str(error))
+    """The version of each, its rights, and what the first view of it shows."""
+    for settings in case.settings.named_clusters.values():
+        where = f"the Kubernetes cluster {settings.name}"
+        try:
+            yield from _look_at_cluster(case, settings, where)
+        except (CloudError, ImportError) as error:
+            yield make_finding("kubernetes.unusable", where, str(error))
 
 
 def _uses(case: ControllerCase) -> frozenset[Use]:

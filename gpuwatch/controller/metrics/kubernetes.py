@@ -39,8 +39,8 @@ def _of_cluster(value: Callable[[ClusterView], float]) -> Series:
 
     def series(state: MetricsState) -> Iterator[Value]:
         view = None if state.observation is None else state.observation.fleet.cluster
-        if view is not None:
-            yield (view.name,), value(view)
+        for each in () if view is None else view.each:
+            yield (each.name,), value(each)
 
     return series
 
@@ -109,19 +109,28 @@ def _waiting(state: MetricsState) -> Iterator[Value]:
     if seen is None or view is None:
         return
     fitting: set[str] = set()
+    sums = {(each.name, ""): 0.0 for each in view.each}
     for pool in seen.fleet.pools:
         if pending_pods.is_demand_known(seen.fleet, pool):
             pods = pending_pods.waiting(seen.fleet, pool)
             fitting |= {pod.uid for pod in pods}
-            yield (view.name, pool), sum(pod.gpus for pod in pods)
-    yield (view.name, ""), sum(pod.gpus for pod in view.pending if pod.uid not in fitting)
+            for home in sorted(pending_pods.homes(seen.fleet, pool)) if view.parts else (view.name,):
+                sums[home, pool] = 0.0
+            for pod in pods:
+                sums[view.home_of_pending[pod.uid], pool] += pod.gpus
+    for pod in view.pending:
+        if pod.uid not in fitting:
+            sums[view.home_of_pending[pod.uid], ""] += pod.gpus
+    yield from sums.items()
 
 
 def _unjoined_values(state: MetricsState) -> Iterator[Value]:
     view = None if state.observation is None else state.observation.fleet.cluster
     if view is not None:
-        joined = {known.uid for _, known in _joined_nodes(state)}
-        yield (view.name,), float(sum(each.gpus is not None and each.uid not in joined for each in view.nodes))
+        joined = {known.name for _, known in _joined_nodes(state)}
+        lost = [each for each in view.nodes if each.gpus is not None and each.name not in joined]
+        for part in view.each:
+            yield (part.name,), float(sum(not view.parts or each.cluster == part.name for each in lost))
 
 
 def _cluster(each: PodUse) -> str:

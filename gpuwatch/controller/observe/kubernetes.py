@@ -6,7 +6,7 @@ Without a cluster in the settings nothing of it is loaded, and nothing changes.
 from collections.abc import Sequence
 from dataclasses import replace
 
-from gpuwatch.kubernetes.join import join_machines
+from gpuwatch.kubernetes.join import join_machines, with_troubles
 from gpuwatch.model.fleet import Fleet, Node
 from gpuwatch.model.kubernetes import ClusterView
 
@@ -21,14 +21,16 @@ def with_cluster(fleet: Fleet, view: ClusterView | None) -> Fleet:
     if view is None:
         return fleet
     nodes, joined = join_machines(fleet.nodes, view)
-    if view.trouble is None and (doubt := _lacks_pods(nodes, view)) is not None:
-        nodes, joined = join_machines(fleet.nodes, replace(view, trouble=doubt))
-    ours = {node.kubernetes.uid for node in nodes if node.kubernetes is not None}
-    far = {each.uid for each in joined.nodes if not (each.uid in ours or each.gpus is not None or each.gpu_pods)}
-    groups = {pod.group for each in joined.nodes if each.uid not in far for pod in each.pods} - {None}
+    found = {each.name: _lacks_pods(nodes, view, each) for each in view.each if each.trouble is None}
+    doubts = {name: doubt for name, doubt in found.items() if doubt is not None}
+    if doubts:
+        nodes, joined = join_machines(fleet.nodes, with_troubles(view, doubts))
+    ours = {node.kubernetes.name for node in nodes if node.kubernetes is not None}
+    far = {each.name for each in joined.nodes if not (each.name in ours or each.gpus is not None or each.gpu_pods)}
+    groups = {pod.group for each in joined.nodes if each.name not in far for pod in each.pods} - {None}
     kept = tuple(
         replace(each, pods=tuple(pod for pod in each.pods if pod.group in groups), labels={})
-        if each.uid in far
+        if each.name in far
         else each
         for each in joined.nodes
     )
@@ -45,8 +47,8 @@ def _of_gpu_pods(node: Node) -> Node:
     return replace(node, signal=replace(node.signal, verdict=replace(verdict, other_pods=kept)))
 
 
-def _lacks_pods(nodes: Sequence[Node], view: ClusterView) -> str | None:
-    """Why the API server has lost pods, as one that was restored from an empty or old store has; None: it has not.
+def _lacks_pods(nodes: Sequence[Node], view: ClusterView, part: ClusterView) -> str | None:
+    """Why a part's API server has lost pods, as one that was restored from an empty or old store has; None: it has not.
 
     The agents of its machines see pods on their GPUs, and it lacks three of them or more, and most of all. Of a cluster
     without any node object every machine of its pools may be one.
@@ -54,7 +56,7 @@ def _lacks_pods(nodes: Sequence[Node], view: ClusterView) -> str | None:
     seen = {
         pod.uid: node.name
         for node in nodes
-        if node.verdict is not None and (node.kubernetes is not None or (not view.nodes and _may_be_its(node, view)))
+        if node.verdict is not None and _is_its(node, view, part)
         for pod in node.verdict.pods
     }
     if len(seen) < _FEW:
@@ -64,9 +66,11 @@ def _lacks_pods(nodes: Sequence[Node], view: ClusterView) -> str | None:
     if len(lost) < _FEW or 2 * len(lost) <= len(seen):
         return None
     shown = f"shows {len(seen) - len(lost)} of {len(seen)} pods that agents see on GPUs"
-    return f"The API server of cluster {view.name} {shown}; it lacks one on {seen[lost[0]]}."
+    return f"The API server of cluster {part.name} {shown}; it lacks one on {seen[lost[0]]}."
 
 
-def _may_be_its(node: Node, view: ClusterView) -> bool:
-    """Whether a machine may be a node of the cluster, by its pool."""
-    return not view.pools or node.pool in view.pools
+def _is_its(node: Node, view: ClusterView, part: ClusterView) -> bool:
+    """Whether a machine is a node of the part; where nothing of that was seen, whether it may be one, by its pool."""
+    if node.kubernetes is not None:
+        return view.part(node.kubernetes.cluster) is part
+    return not view.shows_nodes(part) and (not part.pools or node.pool in part.pools)

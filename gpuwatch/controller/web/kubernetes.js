@@ -11,10 +11,10 @@ function drawKubernetes() {
   const wrong = [cluster.trouble && `None of its nodes is stopped: ${cluster.trouble}`, ...cluster.notes].filter(Boolean);
   const items = wrong.map((words) => el("li", {}, el("strong", {}, words)));
   items.push(...fleet.workloads.slice(0, 8).map((each) => el("li", {}, dot(each.activity), " ",
-    el("strong", {}, `${each.kind} ${each.namespace}/${each.name}`), ` ${endWords(each)}`, el("br"),
+    el("strong", {}, `${each.kind} ${each.namespace}/${each.name}${each.cluster ? ` of ${each.cluster}` : ""}`), ` ${endWords(each)}`, el("br"),
     el("small", {}, `${count(each.pods, "pod")} with ${count(each.gpus, "GPU")}, owner ${each.owner ?? "unknown"}. ${each.why}${each.snooze?.reason ? ` Reason: ${each.snooze.reason}` : ""}`))));
   if (fleet.workloads.length > 8) items.push(el("li", { className: "faint" }, `and ${fleet.workloads.length - 8} more workloads: gpuwatch status`));
-  items.push(...fleet.pods.slice(0, 8).map((pod) => el("li", {}, dot(pod.activity), ` ${pod.namespace}/${pod.name}`,
+  items.push(...fleet.pods.slice(0, 8).map((pod) => el("li", {}, dot(pod.activity), ` ${pod.cluster ? `${pod.cluster}/` : ""}${pod.namespace}/${pod.name}`,
     ` ${pod.activity} for ${span(pod.held_seconds)}`, pod.usd_per_hour == null ? "" : `, ${usd(pod.usd_per_hour)}/h`, el("br"),
     el("small", {}, `${count(pod.gpus, "GPU")} on `, opener(pod.node), ` of ${pod.workload}, owner ${pod.owner ?? "unknown"}`))));
   if (fleet.pods.length > 8) items.push(el("li", { className: "faint" }, `and ${fleet.pods.length - 8} more: gpuwatch status`));

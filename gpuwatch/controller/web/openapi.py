@@ -75,7 +75,7 @@ def _operation(each: Endpoint, types: dict[type, dict[str, Any]]) -> dict[str, A
 
 
 _NAME = {"type": "string", "minLength": 1}
-_NAMES = ("{node}", "{pool}", "{namespace}", "{kind}", "{name}")
+_NAMES = ("{node}", "{pool}", "{cluster}", "{namespace}", "{kind}", "{name}")
 _PARTS = {**dict.fromkeys(_NAMES, _NAME), "{round}": msgspec.json.schema(RoundId)}
 _PLAIN = str.maketrans(dict.fromkeys("{}", ""))
 

@@ -87,7 +87,7 @@ def end_workload_snooze(call: Call) -> Snooze:
 
 def _workload(call: Call) -> str:
     """As people type it."""
-    return "/".join(call.named[part] for part in ("namespace", "kind", "name"))
+    return "/".join(call.named[part] for part in ("cluster", "namespace", "kind", "name") if part in call.named)
 
 
 def approve(call: Call) -> Approval:

@@ -59,24 +59,29 @@ def held_rows(
     for key, amounts in rows.items():
         by_node.setdefault(key.node_id, []).append((key, amounts))
     view = observation.fleet.cluster
-    reliable = view is not None and view.trouble is None
+
+    def is_reliable(cluster: str | None) -> bool:
+        part = None if view is None else view.part(cluster or "")
+        return part is not None and part.trouble is None
+
     found: Held = {}
     clusters: dict[str, str] = {}
     seen = {node.id: node for node in observation.fleet.nodes}
     for node_id in by_node.keys() | before.keys():
         node = seen.get(node_id)
-        if node is None or (node.kubernetes is None and not reliable and node_id in before):
+        if node is None or (node.kubernetes is None and node_id in before and not is_reliable(before[node_id])):
             cluster, shares = before.get(node_id), None
         elif node.kubernetes is None:
             continue
         else:
-            cluster, shares = node.kubernetes.cluster, _shares(node, node.kubernetes, marks) if reliable else None
+            cluster = node.kubernetes.cluster
+            shares = _shares(node, node.kubernetes, marks) if is_reliable(cluster) else None
         if cluster is not None:
             _add(found, cluster, by_node.get(node_id, ()), shares, observation)
     for node in observation.fleet.nodes:
         if node.kubernetes is not None:
             clusters[node.id] = node.kubernetes.cluster
-        elif node.id in before and not reliable:
+        elif node.id in before and not is_reliable(before[node.id]):
             clusters[node.id] = before[node.id]
     return found, clusters
 

@@ -7,8 +7,7 @@ https://kubernetes.io/docs/concepts/scheduling-eviction/topology-spread-constrai
 from collections.abc import Iterable, Iterator
 from typing import Protocol
 
-from gpuwatch.model.kubernetes import Taint, Toleration
-from gpuwatch.model.placing import HOSTNAME, Needs, Place, PlacedPod, PodTerm, Selector, Spread
+from gpuwatch.model.placing import HOSTNAME, Needs, Place, PlacedPod, PodTerm, Selector, Spread, Taint, Toleration
 
 _KEEPS_AWAY = frozenset({"NoSchedule", "NoExecute"})
 

@@ -48,6 +48,7 @@ def needed_nodes(observation: Observation, pool: str, nodes: Sequence[Node]) -> 
     """What each of these idle nodes is needed for, by its id; those that nothing needs are left out."""
     free = {node.id: room for node in nodes if (room := _free_gpus(node)) > 0}
     found: dict[str, Needed] = {}
+    view = observation.fleet.cluster
     if not free:
         return found
     by_id = {node.id: node for node in nodes}
@@ -57,7 +58,9 @@ def needed_nodes(observation: Observation, pool: str, nodes: Sequence[Node]) -> 
         own = [each for each in order if each in found and found[each].pod.group == need.pod.group is not None]
         for each in (*own, *(each for each in order if each not in own)):
             known = by_id[each].kubernetes
-            if known is not None and need.pod.gpus <= free[each] + _PARTS and pending_pods.fits(need.pod, known):
+            if known is None or view is None or not pending_pods.is_of(need.pod, known, view):
+                continue
+            if need.pod.gpus <= free[each] + _PARTS and pending_pods.fits(need.pod, known):
                 free[each] -= need.pod.gpus
                 found.setdefault(each, need)
                 break

@@ -64,13 +64,12 @@ def steps(observation: Observation, rules: Mapping[str, IdlePodRules]) -> tuple[
 def notices_of_gone(observation: Observation) -> Iterator[Notice]:
     """The notices of workloads that hold no GPU any more, where that is known, and of another cluster's."""
     view = observation.fleet.cluster
-    silent = view is not None and view.trouble is not None
+    silent = () if view is None else tuple(cluster_prefix(each.name) for each in view.each if each.trouble is not None)
     there = {use.id for use in workloads(observation)}
     for each in observation.ledger.notices:
         if not is_workload(each.node_id) or each.node_id in there:
             continue
-        ours = view is not None and each.node_id.startswith(cluster_prefix(view.name))
-        if not (ours and silent):
+        if not each.node_id.startswith(silent):
             yield each
 
 

@@ -20,7 +20,8 @@ _NAMED = 3  # pods in a sentence
 
 def not_known(use: WorkloadUse, observation: Observation) -> str | None:
     """Why nobody knows what all of its pods do."""
-    view = observation.fleet.cluster
+    view, known = observation.fleet.cluster, use.pods[0].node.kubernetes
+    view = view if view is None or known is None else view.part(known.cluster)
     if view is None or view.trouble is not None:
         why = "no cluster is in the settings" if view is None else view.trouble
         return f"Its pods are not known: {why}"

@@ -12,7 +12,7 @@ from gpuwatch.model.decision import LedgerView, Observation
 from gpuwatch.model.duration import format_duration
 from gpuwatch.model.fleet import Fleet, Node, NodeGroup, NodeState
 from gpuwatch.model.health import Health
-from gpuwatch.model.kubernetes import KubernetesNode, Pod, PodPhase, of_a_cluster
+from gpuwatch.model.kubernetes import ClusterView, KubernetesNode, Pod, PodPhase, of_a_cluster
 from gpuwatch.policies.kubernetes import siblings
 from gpuwatch.policies.kubernetes.pod_use import holds_gpus, pods_by_agent
 from gpuwatch.policies.kubernetes.settings import KubernetesRules
@@ -35,28 +35,33 @@ def consents(node: Node | None, group: NodeGroup, rules: KubernetesRules) -> boo
 
 def unknown(node: Node, fleet: Fleet, rules: KubernetesRules) -> str | None:
     """Why nobody knows which pods a machine has. A stopped machine runs no pods, and needs no node object."""
-    cluster, is_node = fleet.cluster, node.kubernetes is not None
+    view, known = fleet.cluster, node.kubernetes
+    is_node, cluster = known is not None, view if view is None or known is None else view.part(known.cluster)
     if node.state is NodeState.STOPPED:
         return None
     if not is_node and (named := pods_by_agent(node)):
-        listed = "no cluster is in the settings" if cluster is None else f"the cluster {cluster.name} has no such node"
+        listed = "no cluster is in the settings" if cluster is None else f"the {cluster.title} has no such node"
+        listed = listed.replace("the Kubernetes cluster ", "the cluster ")
         return f"Its agent sees pods on its GPUs ({_some(list(named.values()))}), and {listed}."
     if cluster is None:
         told = is_node or rules.node_owner != "nobody"
         return "Its pool has Kubernetes nodes, and no cluster is in the settings." if told else None
-    if cluster.trouble is not None and (is_node or rules.node_owner != "nobody" or _may_be_one(node, fleet)):
-        return f"Its pods are not known: the Kubernetes cluster {cluster.name} cannot be relied on: {cluster.trouble}"
+    for part in cluster.each:
+        if part.trouble is not None and (is_node or _may_be_one(node, part, fleet, rules)):
+            return f"Its pods are not known: the {part.title} cannot be relied on: {part.trouble}"
     if not is_node and rules.node_owner != "nobody":
-        return f"It is not among the nodes of the Kubernetes cluster {cluster.name}."
+        return f"It is not among the nodes of the {cluster.title}."
     return None
 
 
-def _may_be_one(node: Node, fleet: Fleet) -> bool:
+def _may_be_one(node: Node, part: ClusterView, fleet: Fleet, rules: KubernetesRules) -> bool:
     """Whether a machine may be a node of a cluster that was not seen since, or never."""
-    cluster = fleet.cluster
-    if cluster is None or not cluster.nodes or node.launched_at is None:
+    view = fleet.cluster
+    if view is not None and view.parts and part.pools and node.pool not in part.pools:
+        return False
+    if rules.node_owner != "nobody" or view is None or not view.shows_nodes(part) or node.launched_at is None:
         return True
-    return node.launched_at + _JOINS > fleet.observed_at - timedelta(seconds=cluster.silent_seconds)
+    return node.launched_at + _JOINS > fleet.observed_at - timedelta(seconds=part.silent_seconds)
 
 
 def owner(node: Node, rules: KubernetesRules) -> str | None:

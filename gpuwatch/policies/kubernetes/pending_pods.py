@@ -13,7 +13,8 @@ Rules, all of them:
 from collections.abc import Iterable
 
 from gpuwatch.model.fleet import Fleet
-from gpuwatch.model.kubernetes import KubernetesNode, Placement, Pod, Taint, Toleration, Wanted
+from gpuwatch.model.kubernetes import ClusterView, KubernetesNode, Pod
+from gpuwatch.model.placing import Placement, Taint, Toleration, Wanted
 
 _KEEPS_AWAY = frozenset({"NoSchedule", "NoExecute"})
 _BY_ITSELF = (
@@ -54,16 +55,38 @@ def waiting(fleet: Fleet, pool: str) -> tuple[Pod, ...]:
     if cluster is None or not cluster.pending:
         return ()
     kinds = {
-        _kind(node.kubernetes): node.kubernetes for node in fleet.roster(pool).nodes if node.kubernetes is not None
+        (_kind(node.kubernetes), node.kubernetes.cluster): node.kubernetes
+        for node in fleet.roster(pool).nodes
+        if node.kubernetes is not None
     }
-    return tuple(pod for pod in cluster.pending if any(fits(pod, node) for node in kinds.values()))
+    return tuple(
+        pod for pod in cluster.pending if any(fits(pod, node) and is_of(pod, node, cluster) for node in kinds.values())
+    )
+
+
+def is_of(pod: Pod, node: KubernetesNode, view: ClusterView) -> bool:
+    """Whether a pod that waits can come to a node of that cluster at all."""
+    return not view.parts or view.home_of_pending.get(pod.uid) == node.cluster
 
 
 def is_demand_known(fleet: Fleet, pool: str) -> bool:
     """Whether it is known which pods wait for a pool: it has nodes in a cluster, and the view of that is reliable."""
-    cluster = fleet.cluster
-    nodes = fleet.roster(pool).nodes
-    return cluster is not None and cluster.trouble is None and any(node.kubernetes is not None for node in nodes)
+    return bool(homes(fleet, pool)) and trouble(fleet, pool) is None
+
+
+def trouble(fleet: Fleet, pool: str) -> str | None:
+    """Why the clusters of a pool's nodes cannot be relied on; of a pool without a node, any of them."""
+    view = fleet.cluster
+    if view is None or not view.parts:
+        return None if view is None else view.trouble
+    here = homes(fleet, pool)
+    return next((each.trouble for each in view.parts if each.trouble and (not here or each.name in here)), None)
+
+
+def homes(fleet: Fleet, pool: str) -> frozenset[str]:
+    """The clusters that a pool has nodes in."""
+    found = (node.kubernetes for node in fleet.roster(pool).nodes)
+    return frozenset() if fleet.cluster is None else frozenset(each.cluster for each in found if each is not None)
 
 
 def requested_gpus(fleet: Fleet, pool: str) -> float:

@@ -23,9 +23,10 @@ from decimal import Decimal
 from gpuwatch.model.activity import State
 from gpuwatch.model.decision import Observation
 from gpuwatch.model.fleet import Node
-from gpuwatch.model.kubernetes import Pod, Target, Workload, workload_id
+from gpuwatch.model.kubernetes import ClusterView, Pod, Target, Workload, workload_id
 from gpuwatch.policies.kubernetes.pod_use import WITHOUT_USE, PodUse, uses
 
+_Which = tuple[str, str]  # a cluster's name, and the uid of one of its workloads
 _OF_A_GPU = re.compile(r"gpu[^.]*\..+|stalled")
 _AT_WORK = frozenset({State.BUSY, State.UNKNOWN})
 _BUSY = frozenset({State.BUSY, State.OCCUPIED})
@@ -71,17 +72,24 @@ def workloads(observation: Observation) -> tuple[WorkloadUse, ...]:
     view = observation.fleet.cluster
     if view is None:
         return ()
-    watched: dict[str, list[PodUse]] = {}
+    watched: dict[_Which, list[PodUse]] = {}
     for each in uses(observation):
         if not each.pod.daemon:
-            watched.setdefault(each.pod.workload.uid, []).append(each)
-    seen = {each.pod.uid for pods in watched.values() for each in pods}
-    rest: dict[str, list[Pod]] = {}
-    for pod in (*(pod for node in view.nodes for pod in node.pods), *view.pending):
-        if pod.workload.uid in watched and pod.uid not in seen:
-            rest.setdefault(pod.workload.uid, []).append(pod)
-    found = (_together(view.name, pods, rest.get(uid, []), observation.now) for uid, pods in watched.items())
+            home = view.home("" if each.node.kubernetes is None else each.node.kubernetes.cluster)
+            watched.setdefault((home, each.pod.workload.uid), []).append(each)
+    seen = {(home, each.pod.uid) for (home, _), pods in watched.items() for each in pods}
+    rest: dict[_Which, list[Pod]] = {}
+    for home, pod in _pods_by_home(view):
+        if (home, pod.workload.uid) in watched and (home, pod.uid) not in seen:
+            rest.setdefault((home, pod.workload.uid), []).append(pod)
+    found = (_together(key[0], pods, rest.get(key, []), observation.now) for key, pods in watched.items())
     return tuple(sorted(found, key=lambda each: each.id))
+
+
+def _pods_by_home(view: ClusterView) -> Iterator[tuple[str, Pod]]:
+    """Each pod, and the name of its cluster: a copy of a cluster has the uids of the other."""
+    yield from ((view.home(node.cluster), pod) for node in view.nodes for pod in node.pods)
+    yield from ((part.name, pod) for part in view.each for pod in part.pending)
 
 
 def quiet_for(use: PodUse, now: datetime) -> float:

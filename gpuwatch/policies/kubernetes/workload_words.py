@@ -51,12 +51,23 @@ def id_of(text: str, node_ids: Iterable[str]) -> str | None:
 
     None: none of them, or nobody knows which.
     """
+    found = ids_of(text, node_ids)
+    return found[0] if len(found) == 1 else None
+
+
+def ids_of(text: str, node_ids: Iterable[str]) -> list[str]:
+    """Every id that a person may mean; of several clusters, `prod/team-a/notebook/alice` means that of one of them."""
     names = {each: name for each in node_ids if (name := workload_of_id(each)) is not None}
     if text in names:
-        return text
-    found = [each for each, name in names.items() if text in {typed_name(name), str(name), _exact(name)}]
-    found = found or [each for each, name in names.items() if name.name == text]
-    return found[0] if len(found) == 1 else None
+        return [text]
+    found = [each for each, name in names.items() if text in _spellings(name)]
+    return found or [each for each, name in names.items() if name.name == text]
+
+
+def _spellings(name: WorkloadName) -> set[str]:
+    """How people write it."""
+    plain = {typed_name(name), _exact(name)}
+    return {*plain, *(f"{name.cluster}/{each}" for each in plain), str(name)}
 
 
 def _exact(name: WorkloadName) -> str:

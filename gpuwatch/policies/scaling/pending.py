@@ -87,11 +87,11 @@ def advice(observation: Observation, pool: str, warm_up: float) -> Iterator[Advi
 
 
 def _doubt(observation: Observation, pool: str) -> str | None:
-    cluster = observation.fleet.cluster
-    if cluster is None:
+    if observation.fleet.cluster is None:
         return "there is no cluster"
-    if cluster.trouble is not None:
-        return cluster.trouble.rstrip(".")
+    trouble = pending_pods.trouble(observation.fleet, pool)
+    if trouble is not None:
+        return trouble.rstrip(".")
     if not pending_pods.is_demand_known(observation.fleet, pool):
         return "no node of the pool is in the cluster"
     return None
@@ -105,7 +105,7 @@ def _plan(observation: Observation, pool: str, count: int, warm_up: float) -> _P
     empty = sum(not room.held for room in rooms) + closed
     there, kept_off = len(rooms), []
     for pod in waiting:
-        room = next((each for each in rooms if each.takes(pod)), None)
+        room = next((each for each in rooms if each.takes(pod) and _is_home(each, pod, observation)), None)
         if room is None:
             room = _Room(free=size)
             rooms.append(room)
@@ -121,6 +121,12 @@ def _plan(observation: Observation, pool: str, count: int, warm_up: float) -> _P
         size=size,
         kept_off=tuple(kept_off),
     )
+
+
+def _is_home(room: _Room, pod: Pod, observation: Observation) -> bool:
+    """Whether a node is of the cluster in which the pod waits; one that is on its way may be of any."""
+    view = observation.fleet.cluster
+    return room.known is None or view is None or pending_pods.is_of(pod, room.known, view)
 
 
 def _rooms(observation: Observation, pool: str, warm_up: float) -> tuple[list[_Room], float, int]:

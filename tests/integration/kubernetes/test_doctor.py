@@ -67,6 +67,22 @@ def test_with_the_charts_role_all_is_well(plane: ControlPlane) -> None:
     assert "1 node with 8 GPUs, 1 pod" in text
 
 
+def test_each_of_several_clusters_is_looked_at(plane: ControlPlane) -> None:
+    """One whose credentials are no good hides nothing of the other."""
+    good = plane.service_account("default", role())
+    clusters = {
+        "prod": KubernetesSettings(kubeconfig=str(plane.kubeconfig(good.token))),
+        "research": KubernetesSettings(kubeconfig=str(plane.kubeconfig("no token of anybody's"))),
+    }
+    settings: dict[str, Any] = {"clusters": clusters, "mode": "observe"}
+    seen = list(kubernetes.cluster(a_controller(CloudError("not asked"), settings=settings)))
+    wrong = [each for each in seen if each.code in {"kubernetes.unusable", "kubernetes.silent", "kubernetes.denied"}]
+
+    assert any("its API server answers" in each.seen for each in seen)
+    assert wrong
+    assert all("research" in str(each) for each in wrong)
+
+
 def test_a_right_that_the_settings_need_and_the_role_lacks_is_named(plane: ControlPlane) -> None:
     """With what it is for."""
     team = plane.namespace()

@@ -5,8 +5,10 @@ from datetime import datetime, timedelta
 
 from gpuwatch.clouds.permit import Permit
 from gpuwatch.kubernetes import Workloads
-from gpuwatch.model.kubernetes import ClusterView, Drain, KubernetesNode, Placement, Pod, PodPhase, Workload
+from gpuwatch.model.kubernetes import ClusterView, Drain, KubernetesNode, Pod, PodPhase, Workload
+from gpuwatch.model.placing import Placement, Room
 from tests.support.builders.fleet import NOW
+from tests.support.fakes.cluster import wide_room
 
 
 @dataclass(slots=True)
@@ -29,9 +31,9 @@ class Shown:
         """As it is."""
         return self.shows
 
-    def room(self) -> None:
-        """Where pods fit is not asked in these tests."""
-        return
+    def rooms(self) -> dict[str, Room]:
+        """There is room for everybody."""
+        return {self.name: wide_room(self.shows.nodes)}
 
     def node(self, name: str) -> KubernetesNode | None:
         """The same."""

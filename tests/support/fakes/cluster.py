@@ -5,19 +5,31 @@ PodDisruptionBudget forbids (429, an answer and no error), a pod of another uid.
 never where a finalizer holds it.
 """
 
-from collections.abc import Callable
+from collections.abc import Callable, Iterable
 from dataclasses import dataclass, field, replace
 from datetime import timedelta
 
 from gpuwatch.clouds import CloudError, NotFoundError, ProtectedError
 from gpuwatch.clouds.permit import Permit
 from gpuwatch.model.kubernetes import ClusterView, Drain, KubernetesNode, Pod
-from gpuwatch.model.placing import Room
+from gpuwatch.model.placing import PODS, Place, PlacedPod, Room
 from gpuwatch.runtime.clock import ManualClock
 from tests.support.fakes.workloads import FakeWorkloads
 
 SILENT = "The API server of cluster prod has been silent for 2m."
 _BUDGET = "Cannot evict pod as it would violate the pod's disruption budget."
+
+
+def wide_room(nodes: Iterable[KubernetesNode]) -> Room:
+    """These nodes, and one more that has room for all of their pods."""
+    known = list(nodes)
+    pods = [
+        PlacedPod(name=str(pod), namespace=pod.namespace, uid=pod.uid, node=node.name, ends=pod.ends_at is not None)
+        for node in known
+        for pod in node.pods
+    ]
+    spare = Place(name="spare", offers={PODS: 1_000_000})
+    return Room(places=(*(Place(name=node.name) for node in known), spare), pods=tuple(pods))
 
 
 @dataclass(slots=True)
@@ -35,7 +47,8 @@ class FakeCluster:
     budgets: set[str] = field(default_factory=set)
     stuck: set[str] = field(default_factory=set)
     trouble: str | None = None
-    space: Room | None = None
+    space: Room | None = None  # None: one more node has room for all
+    shows_room: bool = True
     calls: list[tuple[str, str, str]] = field(default_factory=list)
     evicted: list[Pod] = field(default_factory=list)
     fault: Callable[[str, str], CloudError | None] = lambda _call, _node: None
@@ -64,9 +77,9 @@ class FakeCluster:
         silent = 0.0 if self.trouble is None else 120.0
         return ClusterView(name=self.name, silent_seconds=silent, trouble=self.trouble, nodes=nodes)
 
-    def room(self) -> Room | None:
-        """What a test has put there."""
-        return self.space
+    def rooms(self) -> dict[str, Room]:
+        """What a test has put there, or room for everybody."""
+        return {self.name: self.space or wide_room(self.nodes.values())} if self.shows_room else {}
 
     def node(self, name: str) -> KubernetesNode | None:
         """One node, now."""

@@ -255,6 +255,22 @@ class ControlPlane:
 @cache
 def control_plane() -> ControlPlane:
     """This process's, started by the first test that needs it; some five seconds and 350 MB."""
+    plane = _start_control_plane()
+    _ENDS.append(plane.stop)
+    return plane
+
+
+@contextmanager
+def another_control_plane() -> Iterator[ControlPlane]:
+    """A second cluster beside this process's, for one test."""
+    plane = _start_control_plane()
+    try:
+        yield plane
+    finally:
+        plane.stop()
+
+
+def _start_control_plane() -> ControlPlane:
     for name in ("etcd", "kube-apiserver"):
         require(name)
     folder = Path(tempfile.mkdtemp(prefix="gpuwatch-kubernetes-"))
@@ -269,7 +285,6 @@ def control_plane() -> ControlPlane:
     etcd = _start_etcd(folder, etcd_port)
     server = _start_server(folder, port, etcd_port)
     plane = ControlPlane(folder, authority, port, etcd_port, etcd, server, Api(port, authority.client(), _ADMIN))
-    _ENDS.append(plane.stop)
     plane._wait()
     return plane
 

@@ -83,6 +83,22 @@ def test_a_pod_with_gpus_that_may_be_moved_needs_a_place_as_well() -> None:
     assert desk.calls("drain") == [("drain", "node-1")]
 
 
+def test_a_node_of_whose_cluster_nobody_knows_the_room_stays() -> None:
+    """No answer is no place: its pods might wait all night."""
+    desk = a_busy_neighbour(a_pod())
+    desk.cluster.shows_room = False
+    for _ in range(12):
+        seen = desk.round(300.0).observation.fleet.find("i-1")
+
+    assert desk.calls() == []
+    assert not noticed(desk)
+    assert seen is not None
+    assert seen.kubernetes is not None
+    assert [pod.stranded for pod in seen.kubernetes.pods if not pod.daemon] == [
+        "where else it fits is not known: its cluster does not show what room it has"
+    ]
+
+
 def test_what_nothing_makes_again_needs_no_place() -> None:
     """Where the pool ends bare pods, nobody waits for one of them."""
     rules = replace(ENDING, kubernetes=replace(ENDING.kubernetes, bare_pods="evict"))

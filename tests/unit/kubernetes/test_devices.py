@@ -13,7 +13,7 @@ from gpuwatch.kubernetes.devices import Devices, claim_facts, class_facts, is_gp
 from gpuwatch.kubernetes.facts import pod_facts
 from gpuwatch.kubernetes.objects import PodObject
 from gpuwatch.kubernetes.settings import GPU_RESOURCES
-from gpuwatch.model.kubernetes import Wanted
+from gpuwatch.model.placing import Wanted
 from tests.support.builders.kubernetes import pod_object
 from tests.support.builders.resource_claims import (
     allocated,

@@ -12,16 +12,8 @@ from gpuwatch.kubernetes.facts import PodFacts, job_facts, node_facts, owner_fac
 from gpuwatch.kubernetes.objects import Described, JobObject, NodeObject, PodObject
 from gpuwatch.kubernetes.settings import GPU_RESOURCES
 from gpuwatch.model.bounds import MOST_AMOUNT
-from gpuwatch.model.kubernetes import (
-    IDLE_ACTION,
-    INTERRUPTIBLE,
-    OWNER,
-    PROTECT,
-    SNOOZE_UNTIL,
-    Requirement,
-    Taint,
-    Toleration,
-)
+from gpuwatch.model.kubernetes import IDLE_ACTION, INTERRUPTIBLE, OWNER, PROTECT, SNOOZE_UNTIL
+from gpuwatch.model.placing import Requirement, Taint, Toleration
 from tests.support.builders.kubernetes import job_object, node_object, pod_object
 
 GPU = "nvidia.com/gpu"

@@ -134,7 +134,7 @@ def test_two_nodes_that_fit_one_machine_are_joined_to_none() -> None:
     (found,), view = join_machines([a_machine("i-0abc")], view)
 
     assert found.kubernetes is None
-    assert found.activity.doubt == "it and the nodes of the Kubernetes cluster k do not fit one to one"
+    assert found.activity.doubt == "it and the nodes of the Kubernetes cluster k (new, old) do not fit one to one"
     assert view.notes == ("2 nodes (new, old) fit the machine i-0abc, so that it is joined to none.",)
 
 

@@ -8,8 +8,7 @@ import pytest
 
 from gpuwatch.kubernetes.needs import needs_of, offers_of
 from gpuwatch.kubernetes.objects import PodObject
-from gpuwatch.model.kubernetes import Requirement, Toleration
-from gpuwatch.model.placing import HOSTNAME, NODE_NAME, Needs, PodTerm, Selector, Spread
+from gpuwatch.model.placing import HOSTNAME, NODE_NAME, Needs, PodTerm, Requirement, Selector, Spread, Toleration
 from tests.support.builders.kubernetes import pod_object
 
 

@@ -23,9 +23,9 @@ from gpuwatch.model.kubernetes import (
     SNOOZE_UNTIL,
     Pod,
     PodPhase,
-    Taint,
     slip,
 )
+from gpuwatch.model.placing import Taint
 from gpuwatch.model.workload_kinds import QUEUE_LABEL
 
 _LAST_YEAR = 9999

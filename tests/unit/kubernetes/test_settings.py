@@ -2,10 +2,15 @@
 
 import subprocess
 import sys
+from collections.abc import Mapping
+from pathlib import Path
 
 import pytest
+import yaml
 
 from gpuwatch.clouds.errors import AuthFailedError
+from gpuwatch.config import ConfigError, load
+from gpuwatch.config.reader import schema
 from gpuwatch.kubernetes.settings import KubernetesSettings, contradictions
 from gpuwatch.runtime.clock import ManualClock
 
@@ -54,5 +59,69 @@ def test_without_a_cluster_no_client_is_loaded() -> None:
         "gpuwatch.kubernetes.calls",
         "gpuwatch.kubernetes.join",
         "gpuwatch.kubernetes.settings",
+        "gpuwatch.kubernetes.several",
         "False",
     ]
+
+
+@pytest.mark.parametrize(
+    ("clusters", "says"),
+    [
+        ({"a": {"in_cluster": True}, "b": {"in_cluster": True}}, "are both the cluster that the controller runs in"),
+        ({"a": {"in_cluster": True}, "b": {}}, "kubernetes.b does not say where the API server is"),
+        ({"a/b": {"kubeconfig": "k"}}, "'a/b' is no name of a cluster"),
+        ({"Prod": {"kubeconfig": "k"}}, "'Prod' is no name of a cluster"),
+        ({"a": {"kubeconfig": "k", "name": "z"}}, "kubernetes.a.name is 'z': it is called a"),
+        (
+            {"a": {"kubeconfig": "k", "in_cluster": True}},
+            "kubernetes.a.in_cluster and kubernetes.a.kubeconfig are two ways",
+        ),
+        ({"a": {"kubeconfig": "k", "pools": ["trian"]}}, "kubernetes.a.pools"),
+        ({"a": {"kubeconfg": "k"}}, "kubernetes.a.kubeconfg: is not a key of the configuration"),
+        ({"a": {"kubeconfig": "k", "timeout": "10"}}, 'kubernetes.a.timeout: "10" has no unit'),
+        ({"a": {"kubeconfig": "k"}, "in_cluster": True}, "kubernetes.in_cluster is a key of a single one"),
+        ({"a": "k"}, "kubernetes.a"),
+        ({"a_b": None}, "'a_b' is no name of a cluster"),
+        ({"pools": {"kubeconfig": "k"}}, "kubernetes.pools: a section is not a list of texts"),
+    ],
+)
+def test_what_does_not_fit_in_one_of_several_is_named(
+    clusters: Mapping[str, object], says: str, tmp_path: Path
+) -> None:
+    """With its own keys: `gpuwatch config check` finds it."""
+    file = tmp_path / "gpuwatch.yaml"
+    file.write_text(yaml.safe_dump({"kubernetes": clusters, "pools": {"train": {}}}), encoding="utf-8")
+    with pytest.raises(ConfigError) as found:
+        load(file, {})
+
+    assert says in str(found.value)
+
+
+def test_each_of_several_is_called_by_its_key(tmp_path: Path) -> None:
+    """In their order; a single section keeps its own name, and variables reach each of them."""
+    file = tmp_path / "gpuwatch.yaml"
+    several = "kubernetes:\n  prod: {in_cluster: true}\n  research: {kubeconfig: /k, pools: [default]}\n"
+    file.write_text(several, encoding="utf-8")
+    known = load(file, {"GPUWATCH_KUBERNETES__RESEARCH__CONTEXT": "lab"}).named_clusters
+    file.write_text("kubernetes: {name: old}\n", encoding="utf-8")
+    single = load(file, {"GPUWATCH_KUBERNETES__IN_CLUSTER": "true"}).named_clusters
+    file.write_text("{}", encoding="utf-8")
+    alone = load(file, {"GPUWATCH_KUBERNETES__lab__KUBECONFIG": "/k"}).named_clusters
+
+    assert [(key, each.name) for key, each in known.items()] == [("prod", "prod"), ("research", "research")]
+    assert (known["research"].context, known["research"].kubeconfig) == ("lab", "/k")
+    assert [(key, each.name, each.in_cluster) for key, each in single.items()] == [("old", "old", True)]
+    assert [(key, each.kubeconfig) for key, each in alone.items()] == [("lab", "/k")]
+
+
+def test_a_section_of_the_readers_own_is_no_key(tmp_path: Path) -> None:
+    """Clusters by name stand under `kubernetes` alone, in the file and in its schema."""
+    file = tmp_path / "gpuwatch.yaml"
+    file.write_text("clusters: {prod: {in_cluster: true}}\n", encoding="utf-8")
+    with pytest.raises(ConfigError, match="clusters: is not a key of the configuration"):
+        load(file, {})
+    editors = schema()["properties"]
+
+    assert "clusters" not in editors
+    assert editors["kubernetes"]["additionalProperties"]["$ref"] == "#/$defs/KubernetesSettings"
+    assert "in_cluster" in editors["kubernetes"]["properties"]

@@ -276,7 +276,12 @@ spec:
 {{- fail "controller.replicas is above 1: set controller.settings.ledger.url or url_file, a PostgreSQL database that all of them share" -}}
 {{- end -}}
 {{- if .Values.controller.kubernetes.enabled -}}
-{{- $_ := set $own "kubernetes" (dict "in_cluster" true "name" .Values.controller.kubernetes.name) -}}
+{{- $name := .Values.controller.kubernetes.name -}}
+{{- $clusters := dict "in_cluster" true "name" $name -}}
+{{- range $key, $value := .Values.controller.settings.kubernetes -}}
+{{- if kindIs "map" $value -}}{{- $clusters = dict $name (dict "in_cluster" true) -}}{{- end -}}
+{{- end -}}
+{{- $_ := set $own "kubernetes" $clusters -}}
 {{- end -}}
 {{- toYaml (mergeOverwrite $own .Values.controller.settings) -}}
 {{- end -}}

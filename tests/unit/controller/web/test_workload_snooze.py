@@ -7,6 +7,7 @@ from pathlib import Path
 import pytest
 
 from tests.support.builders.served_page import Answer, Site, a_site, known, with_users
+from tests.support.builders.two_clusters import alice, two_clusters
 from tests.support.builders.workload_desk import a_workload_desk
 from tests.support.builders.workloads import ALICE
 
@@ -70,6 +71,28 @@ def test_a_workload_is_kept_within_the_cap_of_its_pool_and_by_operators(
     assert made.status == status
     assert words in made.json["error"]
     assert site.desk.ledger.view(site.desk.clock.now()).snoozes == ()
+
+
+def test_of_two_clusters_the_path_says_which(tmp_path: Path) -> None:
+    """Without a cluster it is told which there are, and nothing is kept; the namesake goes on."""
+    desk = two_clusters()
+    desk.cluster.bind("node-1", alice("prod"))
+    desk.other.bind("node-1", alice("research"))
+    with a_site(desk, with_users(tmp_path, "ann")) as site:
+        site.round()
+        body = {"seconds": 3600, "reason": "a demo"}
+        unclear = order(site, "POST", body=body)
+        made = order(site, "POST", f"research/{ALICES}", body=body)
+        kept = [each.node_id for each in desk.ledger.view(desk.clock.now()).snoozes]
+        gone = order(site, "POST", f"elsewhere/{ALICES}", body=body)
+        ended = order(site, "DELETE", f"research/{ALICES}")
+
+    assert (unclear.status, gone.status) == (404, 404)
+    assert f"Say which: prod/{ALICES}, research/{ALICES}." in unclear.json["error"]
+    assert (made.status, made.json["node_id"]) == (201, "kube:research/team-a/Notebook/alice")
+    assert kept == ["kube:research/team-a/Notebook/alice"]
+    assert ended.status == 200
+    assert desk.ledger.view(desk.clock.now()).snoozes == ()
 
 
 def test_what_is_not_there_cannot_be_let_go(site: Site) -> None:

@@ -6,8 +6,21 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from gpuwatch.model.kubernetes import Requirement, Taint, Toleration
-from gpuwatch.model.placing import HOSTNAME, NODE_NAME, Disk, Needs, Place, PlacedPod, PodTerm, Room, Selector, Spread
+from gpuwatch.model.placing import (
+    HOSTNAME,
+    NODE_NAME,
+    Disk,
+    Needs,
+    Place,
+    PlacedPod,
+    PodTerm,
+    Requirement,
+    Room,
+    Selector,
+    Spread,
+    Taint,
+    Toleration,
+)
 from gpuwatch.policies.kubernetes.elsewhere import why_stranded
 
 _ZONE = "topology.kubernetes.io/zone"

@@ -10,7 +10,8 @@ from hypothesis import strategies as st
 from gpuwatch.model.activity import State
 from gpuwatch.model.decision import Observation, Proposal, Reason, Step, Verb
 from gpuwatch.model.fleet import Fleet, Node
-from gpuwatch.model.kubernetes import ClusterView, Placement, Pod
+from gpuwatch.model.kubernetes import ClusterView, Pod
+from gpuwatch.model.placing import Placement
 from gpuwatch.model.proposal import Steps
 from gpuwatch.policies.idle_settings import IdleRules
 from gpuwatch.policies.idle_timeout.keep_warm import keep_warm

@@ -7,7 +7,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from gpuwatch.model.fleet import Fleet
-from gpuwatch.model.kubernetes import Placement, Requirement, Taint, Toleration, Wanted
+from gpuwatch.model.placing import Placement, Requirement, Taint, Toleration, Wanted
 from gpuwatch.policies.idle import IdleRules
 from gpuwatch.policies.idle_timeout.demand import demand_of
 from gpuwatch.policies.kubernetes import pending_pods

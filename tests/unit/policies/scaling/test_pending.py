@@ -10,7 +10,8 @@ from hypothesis import strategies as st
 
 from gpuwatch.model.decision import LedgerView, Observation, Proposal, Status, Verb
 from gpuwatch.model.fleet import Fleet, Node
-from gpuwatch.model.kubernetes import KubernetesNode, Placement, Pod, Taint
+from gpuwatch.model.kubernetes import KubernetesNode, Pod
+from gpuwatch.model.placing import Placement, Taint
 from gpuwatch.model.slurm import SlurmJob, SlurmNode, SlurmView
 from gpuwatch.policies.idle import IdleRules
 from gpuwatch.policies.idle_timeout.demand import free_gpus, hints_of
