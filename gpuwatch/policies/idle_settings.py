@@ -59,10 +59,11 @@ class IdleRules:
         Decimal,
         Ge(0),
         Setting(
-            "What an hour costs in which somebody waits for a machine that was stopped too soon: half of an engineer's "
-            "hour of $120. 0: nobody waits, as in batch pools."
+            "What an hour costs in which somebody waits for a machine that was stopped too soon: a quarter of an "
+            "engineer's hour of $120, as the rest is spent on other work. The dearer, the longer is a learned wait. "
+            "0: nobody waits, as in batch pools."
         ),
-    ] = Decimal(60)
+    ] = Decimal(30)
     demand: Annotated[
         dict[str, Annotated[str, MinLen(1)]],
         Setting(

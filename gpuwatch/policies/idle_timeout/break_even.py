@@ -7,7 +7,8 @@ Rules, all of them:
    price.
 3. While capacity is scarce a restart costs more: half as much again for each recent capacity error, up to three times.
 4. A stop is regretted if its machine is needed again within a quarter of an hour: somebody may still have been there,
-   and waits for as long as a restart takes. That time has a price of its own, `waiting_usd_per_hour`.
+   and waits for as long as a restart takes. That time has a price of its own, `waiting_usd_per_hour`. In rental of a
+   machine without a price it counts as if that cost $60 an hour, as eight large GPUs do.
 """
 
 from dataclasses import dataclass
@@ -22,6 +23,8 @@ MINIMUM_WAIT_SECONDS = 60.0  # no notice comes sooner, however little a restart 
 LONGEST = 4.0  # restarts' cost, past which no guess keeps a node
 UNMEASURED_SECONDS = 600.0  # until enough starts are measured
 REGRET_SECONDS = 900.0  # a need so soon after a stop makes the stop a regretted one
+_USUAL_USD_PER_HOUR = 60.0
+_MOST_WAITING = 4.0  # restarts' cost: more does not make a wait longer than the longest
 _MORE_PER_ERROR = 0.5
 _MOST = 3.0
 
@@ -77,3 +80,9 @@ def restart_seconds(
 def waiting_usd(seconds: float, usd_per_hour: Decimal) -> Decimal:
     """Price the time for which somebody waits: of a regretted stop, how long the machine's restart takes."""
     return usd_per_hour * Decimal(repr(max(0.0, seconds))) / 3600
+
+
+def waiting_restarts(waiting_usd_per_hour: float, usd_per_hour: float | None) -> float:
+    """Count in restarts' costs what a regretted stop of a machine at this price costs people."""
+    price = usd_per_hour if usd_per_hour is not None and usd_per_hour > 0 else _USUAL_USD_PER_HOUR
+    return min(_MOST_WAITING, waiting_usd_per_hour / price)

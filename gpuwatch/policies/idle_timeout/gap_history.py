@@ -12,6 +12,7 @@ from dataclasses import dataclass, field, replace
 from gpuwatch.model.measurement import Pauses
 from gpuwatch.policies.idle_timeout import facts
 from gpuwatch.policies.idle_timeout.answers import AnswerHistory
+from gpuwatch.policies.idle_timeout.break_even import REGRET_SECONDS
 from gpuwatch.policies.idle_timeout.hazard import BINS, EDGES, Asked, Facts, Hazard, best_stop, bin_of, chances, taught
 from gpuwatch.policies.idle_timeout.restart_times import Starts
 
@@ -57,6 +58,7 @@ class Gap:
     promised: float = 0.0  # idle seconds, past the restart's cost, that it may reach
     reclaimed: float | None = None  # after so many idle seconds
     excused: float = 0.0  # of its idle seconds, those that a floor kept it for: the account leaves them out
+    waiting: float = 0.0  # restarts' costs that a regretted stop of it costs people
 
     def bin_at(self, at: float) -> int:
         """The bin that it is in by then."""
@@ -107,11 +109,11 @@ class GapHistory:
         return self.saved - sum([gap.worst(at) for gap in self.open.values()])
 
 
-def went_idle(history: GapHistory, node_id: str, at: float, restart: float) -> GapHistory:
-    """A node turned idle; a gap of it that is open goes on."""
+def went_idle(history: GapHistory, node_id: str, at: float, restart: float, waiting: float = 0.0) -> GapHistory:
+    """A node turned idle; a gap of it that is open goes on. `waiting` is what a regretted stop of it costs people."""
     if node_id in history.open:
         return history
-    gap = Gap(since=at, restart=restart)
+    gap = Gap(since=at, restart=restart, waiting=waiting)
     return replace(history, open={**history.open, node_id: gap}, idled=(*history.idled, at)[-_MOVES:])
 
 
@@ -154,7 +156,8 @@ def _decide_gap(history: GapHistory, name: str, at: float, reached: int, before:
     if reached == BINS:
         return replace(gap, bin=BINS, asked=(), wish=EDGES[-1] * gap.restart, why="")
     asked = Asked(bin=reached, facts={**_facts(history, name, gap, at, before), **news})
-    wish = gap.restart * best_stop(chances(history.hazard, asked), (at - gap.since) / gap.restart, _MARGIN)
+    found, age, soon = chances(history.hazard, asked), (at - gap.since) / gap.restart, REGRET_SECONDS / gap.restart
+    wish = gap.restart * best_stop(found, age, _MARGIN, waiting=gap.waiting, soon=soon)
     why = "" if gap.reclaimed is not None else facts.words(history.hazard, asked, gap.restart)
     return replace(gap, bin=reached, asked=(*gap.asked, asked), wish=wish, why=why)
 

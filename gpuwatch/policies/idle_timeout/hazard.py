@@ -156,22 +156,37 @@ def _teach(facts: Sequence[tuple[list[float], float]], slot: int, number: int, b
         row[own] -= _RATE * (slope + _SHRINK * row[own]) / (_STEADY + steady)
 
 
-def best_stop(chances: Sequence[float], age: float, margin: float) -> float:
+def best_stop(chances: Sequence[float], age: float, margin: float, *, waiting: float = 0.0, soon: float = 0.0) -> float:
     """The age in restarts, from `age` on, at which to stop is expected to cost least; `chances` from its bin on.
 
     It is break-even's, or `age` past it, unless another saves at least `margin` of a restart. Ends are spread evenly
-    over a bin.
+    over a bin. A stop costs `waiting` restarts more if the gap ends within `soon` restarts after it.
     """
-    left, paid, best, least, begin = 1.0, 0.0, age, 1.0, age
-    even = 1.0 if age >= 1 else math.inf
+    ages, left = [age], [1.0]
     for number, chance in enumerate(chances, start=BINS - len(chances)):
         end = EDGES[number + 1]
-        ends = chance * (end - begin) / (end - EDGES[number])
-        paid += left * (end - begin) * (1 - ends / 2)
-        left *= 1 - ends
-        begin = end
+        ages.append(end)
+        left.append(left[-1] * (1 - chance * (end - ages[-2]) / (end - EDGES[number])))
+    stops = (
+        left if not waiting else [each + waiting * _ends_within(ages, left, at, soon) for at, each in enumerate(left)]
+    )
+    paid, best, least = 0.0, age, stops[0]
+    even = least if age >= 1 else math.inf
+    for number, (begin, end) in enumerate(pairwise(ages), start=1):
+        paid += (end - begin) * (left[number - 1] + left[number]) / 2
         if end == 1:
-            even = paid + left
-        if paid + left < least:
-            best, least = end, paid + left
+            even = paid + stops[number]
+        if paid + stops[number] < least:
+            best, least = end, paid + stops[number]
     return best if least < even - margin else max(age, 1.0)
+
+
+def _ends_within(ages: Sequence[float], left: Sequence[float], at: int, soon: float) -> float:
+    """The chance that a gap is open at that age and ends so soon after it; past the bins it fades as in the last."""
+    until = ages[at] + soon
+    if until >= ages[-1]:
+        fade = math.log(left[-2] / left[-1]) / math.log(ages[-1] / ages[-2]) if len(left) > 1 and ages[-2] else 1.0
+        return left[at] - left[-1] * math.pow(ages[-1] / until, fade)
+    number = bisect_right(ages, until)
+    part = (until - ages[number - 1]) / (ages[number] - ages[number - 1])
+    return left[at] - left[number - 1] - part * (left[number] - left[number - 1])

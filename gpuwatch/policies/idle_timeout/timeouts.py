@@ -13,20 +13,21 @@ node has that wait, its notice included: other nodes' pauses say little of a new
 node if its notice is a question.
 """
 
-from collections.abc import Mapping
+from collections.abc import Callable, Mapping
 from dataclasses import dataclass, replace
 from datetime import timedelta
 from operator import attrgetter
 
 from gpuwatch.model.activity import State
 from gpuwatch.model.decision import ADDITIONS, Observation, Status, Wait
-from gpuwatch.model.fleet import NodeState
+from gpuwatch.model.fleet import Node, NodeState
 from gpuwatch.model.measurement import Answers, Pauses, Restarts
 from gpuwatch.policies import PoolRules, machines, schedule
+from gpuwatch.policies.idle_settings import IdleRules
 from gpuwatch.policies.idle_timeout import facts
 from gpuwatch.policies.idle_timeout import gap_history as gaps
 from gpuwatch.policies.idle_timeout.answers import answers_of, follow_answers, is_question
-from gpuwatch.policies.idle_timeout.break_even import LONGEST
+from gpuwatch.policies.idle_timeout.break_even import LONGEST, waiting_restarts
 from gpuwatch.policies.idle_timeout.demand import demand_of, hints_of
 from gpuwatch.policies.idle_timeout.gap_history import GapHistory
 from gpuwatch.policies.idle_timeout.learned import waits as learned
@@ -102,7 +103,8 @@ def _waits(
     if restart is None:
         return {}, history
     at, news = observation.now.timestamp(), _news(observation, pool, rules, restart.seconds)
-    history = gaps.after_look(follow_round(history, observation, pool, restart.seconds, news), at)
+    followed = follow_round(history, observation, pool, restart.seconds, news, _waiting(observation, rules.idle))
+    history = gaps.after_look(followed, at)
     fixed = rules.idle.fresh_seconds is not None and not gaps.is_pool_known(history)
     sizes = rules.sizes(observation.fleet)
     if fixed or machines.there(observation, pool, sizes) <= _floor(observation, pool, rules, restart.seconds):
@@ -148,8 +150,28 @@ def _news(observation: Observation, pool: str, rules: PoolRules, restart: float)
     return hints | {"window": facts.length((ahead[1] - observation.now).total_seconds() / restart)}
 
 
+def _waiting(observation: Observation, rules: IdleRules) -> Callable[[Node], float]:
+    """What a regretted stop of a node costs people, in restarts' costs."""
+    usd_per_hour = float(rules.waiting_usd_per_hour)
+
+    def restarts(node: Node) -> float:
+        price = observation.price(node)
+        return waiting_restarts(usd_per_hour, None if price is None else float(price.usd_per_hour))
+
+    return restarts
+
+
+def _nobody_waits(_: Node) -> float:
+    return 0.0
+
+
 def follow_round(
-    history: GapHistory, observation: Observation, pool: str, restart: float, news: Mapping[str, float]
+    history: GapHistory,
+    observation: Observation,
+    pool: str,
+    restart: float,
+    news: Mapping[str, float],
+    waiting: Callable[[Node], float] = _nobody_waits,
 ) -> GapHistory:
     """The history after a round at which a restart costs so much; gaps that are open keep what held when they began."""
     at = observation.now.timestamp()
@@ -172,18 +194,19 @@ def follow_round(
         elif node.state is not running or node.activity.state is State.UNKNOWN:
             unknown.add(name)
         elif node.activity.state is idle_state:
-            history = _idle(history, name, at, node.activity.held_seconds, restart)
+            history = _idle(history, node, at, restart, waiting)
         else:
             history = gaps.need_node(history, name, at)
     seen = [name for name in history.open if name not in unknown] if unknown else None
     return gaps.after_time(history, at, seen, news)
 
 
-def _idle(history: GapHistory, name: str, at: float, idle_seconds: float, restart: float) -> GapHistory:
+def _idle(history: GapHistory, node: Node, at: float, restart: float, waiting: Callable[[Node], float]) -> GapHistory:
     """A node that is idle: its gap goes on, unless it was needed since that began."""
-    since, gap = at - idle_seconds, history.open.get(name)
+    name, since = node.id, at - node.activity.held_seconds
+    gap = history.open.get(name)
     if gap is not None and gap.reclaimed is None and since < gap.since - _SLACK_SECONDS:  # our clock was set back
         return replace(history, open={**history.open, name: replace(gap, since=since)})
     if gap is not None and (gap.reclaimed is not None or since > gap.since + _SLACK_SECONDS):
         history = gaps.need_node(history, name, max(since, gap.since + (gap.reclaimed or 0.0)))
-    return gaps.went_idle(history, name, since, restart)
+    return history if name in history.open else gaps.went_idle(history, name, since, restart, waiting(node))

@@ -12,11 +12,12 @@ from decimal import Decimal
 from typing import Literal
 
 from gpuwatch.model.duration import parse_duration
+from gpuwatch.model.money import Price
 from gpuwatch.policies import PoolRules
 from gpuwatch.policies.idle_settings import IdleRules, resolve_rules
 from gpuwatch.policies.profiles import PROFILES
 from gpuwatch.simulate.backtest import pool_rules
-from gpuwatch.simulate.backtest.gaps import History, node_prices_of, usd
+from gpuwatch.simulate.backtest.gaps import History, known_prices_of, node_prices_of, usd
 from gpuwatch.simulate.backtest.replay import Cost, Recorded, cost, learned_waits, live_waits, optimum
 from gpuwatch.simulate.backtest.stops import Stopped, stops_of
 
@@ -124,12 +125,15 @@ def policy_of(text: str) -> Policy:
     return Policy(name=text, timeout=seconds)
 
 
-def waits_of(policy: Policy, gaps: Sequence[Recorded], restart: float) -> list[float]:
-    """How long each gap is let be; nothing is known ahead of time."""
+def waits_of(
+    policy: Policy, gaps: Sequence[Recorded], restart: float, prices: Mapping[str, Price] | None = None
+) -> list[float]:
+    """How long each gap is let be; nothing is known ahead of time, and of some nodes the price."""
     if (rules := policy.rules_at(restart)) is not None:
         idle, restart = rules.idle, pool_rules.restart_seconds(rules.idle)
         if idle.timeout == "learned":
-            own = learned_waits(gaps, restart, fresh=pool_rules.fresh(idle))
+            waiting = pool_rules.waiting(idle, prices or {})
+            own = learned_waits(gaps, restart, fresh=pool_rules.fresh(idle), waiting=waiting)
         else:
             own = waits_of(replace(policy, rules=None), gaps, restart)
         return [pool_rules.in_all(idle, wait) for wait in own]
@@ -140,7 +144,8 @@ def waits_of(policy: Policy, gaps: Sequence[Recorded], restart: float) -> list[f
 
 def figures_of(policy: Policy, history: History, terms: Terms) -> Figures:
     """One policy over a history."""
-    return _charge_policy(policy, waits_of(policy, history.gaps, terms.restart), history, terms, live=True)
+    waits = waits_of(policy, history.gaps, terms.restart, known_prices_of(history))
+    return _charge_policy(policy, waits, history, terms, live=True)
 
 
 def optimum_of(history: History, terms: Terms) -> Figures:

@@ -131,6 +131,12 @@ def node_prices_of(history: History) -> dict[str, Price] | None:
     return {life.name: known[life.instance_type] for life in history.lives} if len(known) == len(listed) else None
 
 
+def known_prices_of(history: History) -> dict[str, Price]:
+    """The price of each node that has one."""
+    listed = prices_of(history)
+    return {life.name: price for life in history.lives if (price := listed[life.instance_type]) is not None}
+
+
 def usd(priced: Mapping[str, Price] | None, seconds: Mapping[str, float]) -> Decimal | None:
     """What nodes cost for so many seconds each, to the cent; None where a price is not known."""
     if priced is None:

@@ -6,12 +6,14 @@ removal is played as a stop, so that a node that is needed again comes back and 
 """
 
 import math
+from collections.abc import Callable, Mapping
 from dataclasses import replace
 
+from gpuwatch.model.money import Price
 from gpuwatch.policies import PoolRules
 from gpuwatch.policies.fingerprint import waits
 from gpuwatch.policies.idle_settings import IdleRules
-from gpuwatch.policies.idle_timeout.break_even import MINIMUM_WAIT_SECONDS, UNMEASURED_SECONDS
+from gpuwatch.policies.idle_timeout.break_even import MINIMUM_WAIT_SECONDS, UNMEASURED_SECONDS, waiting_restarts
 from gpuwatch.policies.idle_timeout.node_wait import OLD_NODE_WAIT_SECONDS
 from gpuwatch.policies.profiles import Removal
 from gpuwatch.simulate.backtest.replay import Fresh
@@ -62,6 +64,17 @@ def owned_seconds(rules: PoolRules) -> float | None:
 def restart_seconds(idle: IdleRules) -> float:
     """What a restart costs in machine time, as far as settings tell; money besides would only let nodes wait longer."""
     return UNMEASURED_SECONDS if idle.restart_cost == "measured" else idle.restart_cost
+
+
+def waiting(idle: IdleRules, prices: Mapping[str, Price]) -> Callable[[str], float]:
+    """What a regretted stop of a node costs people, in restarts' costs."""
+    usd_per_hour = float(idle.waiting_usd_per_hour)
+
+    def restarts(node_id: str) -> float:
+        price = prices.get(node_id)
+        return waiting_restarts(usd_per_hour, None if price is None else float(price.usd_per_hour))
+
+    return restarts
 
 
 def in_all(idle: IdleRules, wait: float) -> float:

@@ -93,12 +93,14 @@ def learned_waits(
     queued: Callable[[str, float], float | None] | None = None,
     hints: Callable[[str, float], Mapping[str, float]] | None = None,
     fresh: Fresh | None = None,
+    waiting: Callable[[str], float] | None = None,
 ) -> list[float]:
     """The wait that was over for each gap, infinite where it ended first; gaps of one node must not overlap.
 
     A node is asked about when its gap begins, in each bin of its age, when its wait is over, and every minute while
     work waits for it. `queued` says for how long work has waited at a time, None if no work waits; `hints` are numbers
-    that tell how soon a node may be needed. With `fresh`, what is not known yet waits so long.
+    that tell how soon a node may be needed. With `fresh`, what is not known yet waits so long. `waiting` is what a
+    regretted stop of a node costs people, in restarts' costs.
     """
     history, young = GapHistory(), dict[str, None]()  # nodes whose gaps are not past the last bin
     waited = [float("inf")] * len(recorded)
@@ -120,7 +122,7 @@ def learned_waits(
             continue
         queue = None if queued is None else queued(gap.node_id, at)
         if what == _BEGINS:
-            history = gaps.went_idle(history, gap.node_id, at, restart)
+            history = gaps.went_idle(history, gap.node_id, at, restart, waiting(gap.node_id) if waiting else 0.0)
             young[gap.node_id] = None
         news = {} if hints is None else hints(gap.node_id, at)
         history = gaps.after_time(history, at, (gap.node_id,) if news or what == _BEGINS else young, news)

@@ -4,7 +4,6 @@ import math
 import random
 from dataclasses import replace
 from datetime import timedelta
-from decimal import Decimal
 
 import msgspec
 import pytest
@@ -15,7 +14,7 @@ from gpuwatch.model.activity import State
 from gpuwatch.model.fleet import Node, NodeState
 from gpuwatch.policies.idle_timeout import facts
 from gpuwatch.policies.idle_timeout import gap_history as gaps
-from gpuwatch.policies.idle_timeout.break_even import restart_seconds, waiting_usd
+from gpuwatch.policies.idle_timeout.break_even import restart_seconds
 from gpuwatch.policies.idle_timeout.facts import count, ratio, words
 from gpuwatch.policies.idle_timeout.gap_history import Gap, GapHistory
 from gpuwatch.policies.idle_timeout.hazard import (
@@ -72,14 +71,6 @@ def test_a_restart_costs_its_time_its_money_by_the_machines_price_and_more_while
     assert restart_seconds(600.0, usd=60.0, usd_per_hour=0.0) is None
     assert restart_seconds(600.0, capacity_errors=1) == 900.0
     assert restart_seconds(600.0, capacity_errors=50) == 1800.0
-
-
-def test_somebody_who_waits_for_a_restart_costs_their_hours_price() -> None:
-    """Ten minutes of $60 an hour are $10; nobody's time is free of rounding, and no time is below nothing."""
-    assert waiting_usd(600.0, Decimal(60)) == Decimal(10)
-    assert waiting_usd(600.0, Decimal(0)) == 0
-    assert waiting_usd(-1.0, Decimal(60)) == 0
-    assert waiting_usd(0.1 + 0.2, Decimal(3600)) == Decimal("0.30000000000000004")
 
 
 def test_gaps_without_return_cost_no_restart_and_have_an_optimum_of_nothing() -> None:
