@@ -57,8 +57,7 @@ class Facts:
     whether no distribution's package did: it lies in /opt or /usr/local, for example, or is a command. `of_agent` is
     whether its file or its script lies where only agents of clouds and vendors have theirs. `unproven` is whether at
     most the process itself says what its program is, because the kernel does not show it. `of_cluster` is whether its
-    pod is in a namespace of the cluster's own. `of_desktop` is whether it is a program that nobody starts by a command,
-    in a unit that a package made for each user's manager.
+    pod is in a namespace of the cluster's own.
     """
 
     names: tuple[str, ...]  # short name, base name of its program's file, and of the script that it interprets
@@ -70,7 +69,6 @@ class Facts:
     of_nobody: bool = False
     unproven: bool = False
     of_cluster: bool = False
-    of_desktop: bool = False
     uid: int
     user: str
     placement: Placement
@@ -115,7 +113,7 @@ def classify(facts: Facts, workloads: Iterable[Pattern] = (), services: Iterable
         return Kind.PEOPLE, "Slurm job"
     if facts.of_agent and (not _is_person(facts.uid) or _is_in_own_unit(placement)):
         return Kind.SERVICE, AGENT
-    if facts.of_cluster and not facts.tty and not _one_of(facts.names, known.WORK_PROGRAMS):
+    if facts.of_cluster and not facts.tty and not _one_of(facts.names, known.WORK_NAMES):
         return Kind.SERVICE, OF_CLUSTER
     if placement.container_id is not None or placement.pod_uid is not None or is_system_container(facts.slice):
         if _one_of(facts.names, known.GUEST_NAMES if placement.pod_uid else known.ANYBODYS_NAMES):
@@ -143,7 +141,7 @@ def name_in_fleet(facts: Facts, path: str | None) -> str | None:
         return None
     if facts.slice in {"user.slice", "kubepods.slice"} or is_system_container(facts.slice):
         return None
-    of_work = _matches(unit, (*known.WORK_UNITS, *known.JOB_UNITS)) or _one_of(facts.names, known.WORK_PROGRAMS)
+    of_work = _matches(unit, (*known.WORK_NAMES, *known.JOB_UNITS)) or _one_of(facts.names, known.WORK_NAMES)
     if of_work or facts.origin in {UnitOrigin.TRANSIENT, UnitOrigin.UNKNOWN}:
         return None
     name, at, _ = unit.removesuffix(".service").partition("@")
@@ -189,8 +187,7 @@ def _of_login(facts: Facts) -> tuple[Kind, str]:
         return Kind.SERVICE, "cron's own"
     if is_shell(facts.names):
         return (Kind.PEOPLE, "script") if facts.script or not facts.tty else (Kind.SESSION, SHELL)
-    desktop = facts.of_desktop and not facts.tty and not _one_of(facts.names, (*known.TOOLS, *known.WORK_PROGRAMS))
-    if desktop or _one_of(facts.system_names, known.SESSION_PROGRAMS):
+    if _one_of(facts.system_names, known.SESSION_PROGRAMS):
         return Kind.SESSION, "session"
     return Kind.PEOPLE, "user's program"
 
@@ -206,7 +203,7 @@ def _in_login_unit(facts: Facts, unit: str) -> tuple[Kind, str]:
 
 def _of_system(facts: Facts, unit: str | None) -> tuple[Kind, str]:
     """A process of a system service, or of no unit at all."""
-    if (unit is not None and _matches(unit, known.WORK_UNITS)) or _named_work(facts):
+    if (unit is not None and _matches(unit, known.WORK_NAMES)) or _named_work(facts):
         return Kind.PEOPLE, "model server or tool"
     if unit is not None and _matches(unit, known.JOB_UNITS):
         own = facts.uid == 0 or _one_of(facts.system_names, known.SERVICE_PROGRAMS)
@@ -249,7 +246,7 @@ def _exports(unit: str, facts: Facts) -> bool:
 
 def _named_work(facts: Facts) -> bool:
     """Whether it is a program for people's work; a tool is one only where no package made the unit."""
-    if _one_of(facts.names, known.WORK_PROGRAMS):
+    if _one_of(facts.names, known.WORK_NAMES):
         return True
     unit = facts.placement.systemd_unit
     shipped = facts.origin is UnitOrigin.SHIPPED or (unit is not None and _is_of_the_machine(unit, facts))
@@ -263,7 +260,7 @@ def is_interpreter(names: tuple[str, ...]) -> bool:
 
 def protects(names: tuple[str, ...]) -> bool:
     """Whether a program of this name may be people's work, and is never the machine's own for its name."""
-    work = (*known.INTERPRETERS, *known.SHELLS, *known.TOOLS, *known.WORK_PROGRAMS)
+    work = (*known.INTERPRETERS, *known.SHELLS, *known.TOOLS, *known.WORK_NAMES)
     return _one_of(names, work) and not _one_of(names, (*known.SERVICE_PROGRAMS, *known.SESSION_PROGRAMS))
 
 

@@ -52,15 +52,14 @@ JOB_UNITS: tuple[str, ...] = _words("slurmd* condor* pbs* sge* gridengine* lsf*"
 # containers whoever runs them there.
 SERVICE_PROGRAMS: tuple[str, ...] = (
     # Of the system itself: within units with people's programs, and for an agent in a container, which sees no units.
-    *_words("systemd systemd-* init (sd-pam) dbus-daemon dbus-broker* agetty login polkitd rsyslogd auditd chronyd"),
-    *_words("irqbalance cron crond atd anacron run-parts snapd"),
+    *_words("systemd systemd-* init (sd-pam) dbus-daemon dbus-broker* agetty login chronyd cron crond"),
+    *_words("atd anacron run-parts"),
     # What starts people's containers, logins and jobs beside it.
     *_words("containerd containerd-shim* dockerd docker-proxy docker-init cri-dockerd crio conmon* runc crun kubelet"),
     *_words("k3s k3s-* rke2 tini pause sshd sshd-session sshd-auth dropbear tailscaled teleport xrdp xrdp-sesman"),
-    *_words("supervisord circusd incrond fcron salt-minion slurmd munged condor_master condor_startd condor_procd"),
-    *_words("condor_shared_p* pbs_mom sge_execd sbatchd"),
+    *_words("supervisord circusd incrond fcron salt-minion condor_master condor_startd condor_procd condor_shared_p*"),
     # Of clouds: they run what people ask them to run.
-    *_words("amazon-ssm-age* ssm-agent-worke* ssm-document-wo* google_guest_a* google_osconfig* google_metadata*"),
+    *_words("amazon-ssm-age* ssm-[ad]* google_guest_a* google_osconfig* google_metadata*"),
     *_words("waagent WALinuxAgent* cloud-init*"),
     # Of NVIDIA's drivers and checks, from its packages, its .run or a container.
     *_words("nv-hostengine nv-fabricmanage* nvidia-persiste* nvidia-imex nvidia-cuda-mps* nvidia-powerd nvidia-gridd"),
@@ -87,6 +86,7 @@ ANYBODYS_NAMES: tuple[str, ...] = (*GUEST_NAMES, "init", "login")
 # Words of the language, here and below: of a program outside of the system's folders they tell nothing.
 EVERYDAY_NAMES: tuple[str, ...] = _words("""
     screen SCREEN watch top less more man tail vector alloy init login pause collectd telegraf fluentd nhc su X
+    localsearch-* at-spi*
 """)
 
 # Where only agents of clouds and vendors have their programs: monitoring, security, inventory. What one of them runs
@@ -121,7 +121,7 @@ GPU_SERVICE_PROGRAMS: tuple[str, ...] = _words("""
 """)
 # Whoever runs them: the screen's programs, which draw on a GPU.
 SCREEN_PROGRAMS: tuple[str, ...] = _words("""
-    Xorg X Xwayland Xvfb X*vnc Xdcv gnome-shell mutter mutter-x11-fra* kwin_x11 kwin_wayland* plasmashell xfwm4 xfce4-*
+    Xorg X Xwayland Xvfb X*vnc Xdcv gnome-shell mutter* kwin_* plasmashell xfwm4 xfce4-*
     xfdesktop xfsettingsd gdm gdm3 gdm-* sddm sddm-helper sddm-greeter* lightdm lightdm-* dcvserver dcvagent* dcvxagent
     dcvsession* dcvcollab* dcvsimple*
 """)
@@ -133,7 +133,10 @@ SESSION_PROGRAMS: tuple[str, ...] = (
     # Logins, and what holds terminals open for them.
     *_words("su sudo doas newgrp sshd sshd-session systemd systemd-* (sd-pam) login tmux tmux:* screen SCREEN zellij"),
     *_words("byobu* mosh-server dtach abduco ssm-session-wo* gpuwatch*"),
-    # What a user's manager and a desktop run that lies in /usr/bin; the rest is known by its folder.
+    # What a user's manager and a desktop run: their packages bring people's programs in the same way.
+    *_words("gvfsd gvfsd-* gvfs-* goa-daemon goa-identity* gnome-shell-ca* gsd-* evolution-sour* evolution-addr*"),
+    *_words("evolution-cale* evolution-alar* at-spi* xdg-desktop-por* xdg-document-p* xdg-permission* dconf-service"),
+    *_words("tracker-miner* tracker-extrac* localsearch-3 localsearch-ext* polkit-*"),
     *_words(
         "dbus-daemon dbus-broker* gpg-agent ssh-agent gnome-keyring* pipewire* wireplumber pulseaudio gnome-session*"
     ),
@@ -146,7 +149,7 @@ INSTALLED_VIEWERS: tuple[str, ...] = _words("nvitop gpustat nvtop htop btop glan
 # Programs that only look at what others do; nothing of theirs counts. Nor do those that `watch` runs to look.
 VIEWERS: tuple[str, ...] = (*INSTALLED_VIEWERS, *_words("watch nvidia-smi top iotop tail less more man journalctl"))
 LOOKED_WITH: tuple[str, ...] = _words("""
-    ls df du cat grep awk head sort wc date echo sleep ps free who uptime docker kubectl squeue sinfo sensors ss
+    ls df du cat grep awk date echo sleep ps free uptime docker kubectl squeue sinfo
 """)
 
 CRON_UNITS: tuple[str, ...] = _words("cron.service crond.service cronie.service anacron* fcron* incron*")
@@ -168,19 +171,18 @@ CRON_STARTERS: tuple[str, ...] = ("anacron", "run-parts")
 MODEL_SERVERS: tuple[str, ...] = _words("""
     vllm* VLLM* tritonserver text-generation* text-embeddings* sglang* llama-server
 """)
-# Never the machine's own, whatever unit, user, package or pool runs them: servers and workers for people's work. They
-# protect where a distribution's package brings one, where no database speaks, and where a whole pool has one.
-WORK_PROGRAMS: tuple[str, ...] = (
-    *MODEL_SERVERS,
-    *_words("ollama* llama-cli lmdeploy* jupyter* ipykernel* code-server* rstudio* rsession rserver ray raylet"),
-    *_words("gcs_server ray::* dask* torchrun mpirun mpiexec orted prted FahCore* fah-client* boinc* srun Runner.*"),
-    *_words("gitlab-runner* buildkite* qemu-system-* qemu-kvm matlab* MATLAB blender*"),
+# Never the machine's own, whatever unit, user, package or pool runs them: servers and workers for people's work, by the
+# names of their programs and of their units. They protect where a distribution's package brings one, where no database
+# speaks, and where a whole pool has one.
+WORK_NAMES: tuple[str, ...] = (
+    *_words("vllm* VLLM* triton* text-generation* text-embeddings* tgi* sglang* ollama* llama* lmdeploy* jupyter*"),
+    *_words("ipykernel* code-server* rstudio* rsession rserver shiny-server* ray* gcs_server dask* torchrun mpirun*"),
+    *_words(
+        "mpiexec* orted prted srun Runner.* *[-._]runner* buildkite* jenkins* go-agent* buildbot* teamcity* nomad*"
+    ),
+    *_words("comfyui* qemu-[sk]* libvirt-* matlab* MATLAB* blender* boinc* FahCore* fah-client* foldingathome*"),
+    *_words("jellyfin* plexmediaserver* emby-server*"),
 )
-WORK_UNITS: tuple[str, ...] = _words("""
-    ollama* vllm* triton* tgi* sglang* llama* jupyter* code-server* rstudio* ray* dask* actions.runner* gitlab-runner*
-    buildkite* libvirt-* nomad* comfyui* jenkins* go-agent* buildbot* teamcity* forgejo-runner* gitea-runner*
-    act_runner* boinc* fah-client* foldingathome* shiny-server* jellyfin* plexmediaserver* emby-server*
-""")
 # Of the machine's own, those that monitoring reads on every machine, whoever and however many do.
 PAGES: tuple[str, ...] = ("*exporter*", "prometheus-node*", "kubelet", "cadvisor", "gpuwatch*")
 # Of the machine's own, those through which people log in. What they do then is counted by `people` and `processes`.
@@ -197,6 +199,5 @@ RUNTIME_PROGRAMS: tuple[str, ...] = _words("""
 """)
 # While one of these runs, a stop may leave half a driver or a kernel that does not boot.
 PACKAGE_PROGRAMS: tuple[str, ...] = _words("""
-    dpkg apt-get apt aptitude rpm dnf dnf-3 dnf5 yum microdnf zypper dkms dracut mkinitramfs update-initramf*
-    grub-mkconfig nvidia-installer fwupdtool
+    dpkg apt* rpm *dnf* yum zypper dkms dracut *initramf* grub-mkconfig nvidia-installer fwupdtool
 """)

@@ -23,7 +23,6 @@ _AGENTS_FOLDERS = (
     "/var/ossec/",
     "/var/lib/rancher/",
 )  # of agents that bring themselves up to date
-_INTERNAL = re.compile(r"/usr/libexec/[^/]+")  # programs that others start, and nobody by a command
 _SHORT_NAME = 15
 _SPACE = re.compile(r"\s")
 _INTERPRETED_WITHIN = 4  # words: /usr/bin/python3 -u -E /usr/sbin/waagent
@@ -56,11 +55,6 @@ class Program:
         """Short name, base name of its file, and of its script."""
         scripts = () if self.script is None else (self.script,)
         return (*names_of(self.name, self.executable), *scripts)
-
-    @property
-    def of_desktop(self) -> bool:
-        """Whether its folder is that of a desktop's services, and no database proves that no package brought it."""
-        return self.path is not None and not self.of_nobody and _INTERNAL.fullmatch(self.path) is not None
 
 
 def program_of(folder: str, name: str, starts: tuple[str, ...] = (), owner_of: OwnerOf = owner_not_known) -> Program:

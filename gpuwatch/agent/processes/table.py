@@ -306,7 +306,6 @@ class ProcessTable:
             of_nobody=program.of_nobody,
             unproven=program.unproven,
             of_cluster=kinds.is_clusters(self._pods.namespace_of(placement.pod_uid)),
-            of_desktop=program.of_desktop and placement.own_names and self._units.is_for_users(placement.systemd_unit),
             uid=uid,
             user=user_name(uid),
             placement=placement,

@@ -31,9 +31,7 @@ class UnitFiles:
             run / "systemd/generator",
             run / "systemd/generator.late",
         )
-        self._users = usr / "lib/systemd/user"
         self._known: dict[str, tuple[UnitOrigin, str | None, tuple[str, ...]]] = {}
-        self._for_users: dict[str, bool] = {}
 
     def origin(self, unit: str | None, owner_of: OwnerOf = owner_not_known) -> UnitOrigin:
         """Who made the unit; a link in /etc to a package's file, or an override, makes it nobody else's."""
@@ -46,21 +44,13 @@ class UnitFiles:
         """The programs that the unit's file starts, and what of their arguments is a path."""
         return () if unit is None else self._look_up(unit)[2]
 
-    def is_for_users(self, unit: str | None) -> bool:
-        """Whether a package made it for each user's manager: a part of a desktop, for example."""
-        if unit is None:
-            return False
-        if unit not in self._for_users:
-            if len(self._for_users) >= _MOST_KNOWN:
-                self._for_users.clear()
-            self._for_users[unit] = any(_exists(self._users / file) for file in _files_of(unit))
-        return self._for_users[unit]
-
     def _look_up(self, unit: str) -> tuple[UnitOrigin, str | None, tuple[str, ...]]:
         if unit not in self._known:
             if len(self._known) >= _MOST_KNOWN:
                 self._known.clear()
-            files = _files_of(unit)
+            name, at, rest = unit.partition("@")
+            # An instance has its template's file.
+            files = [unit, f"{name}@{rest[rest.rfind('.') :]}"] if at else [unit]
             self._known[unit] = *self._find(files), self._find_starts(files)
         return self._known[unit]
 
@@ -97,12 +87,6 @@ class UnitFiles:
                 words = (word for line in _STARTS.findall(text) for word in line.split())
                 return tuple(dict.fromkeys(found for word in words if (found := word.lstrip("@-:+!|")).startswith("/")))
         return ()
-
-
-def _files_of(unit: str) -> list[str]:
-    """What its file may be called: an instance has its template's."""
-    name, at, rest = unit.partition("@")
-    return [unit, f"{name}@{rest[rest.rfind('.') :]}"] if at else [unit]
 
 
 def _any(folders: tuple[Path, ...], files: list[str]) -> bool:

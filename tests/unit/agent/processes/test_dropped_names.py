@@ -37,16 +37,6 @@ DAEMONS = _words(
     landscape-client rhsmcertd insights-client opensmd kube-proxy etcd fail2ban-server osms-agent
     """
 )
-# Of a desktop: their folder and the units of users' managers tell.
-DESKTOP = _words(
-    """
-    gvfsd gvfsd-fuse gvfsd-trash gvfs-udisks2-volume-monitor goa-daemon goa-identity-service gsd-color
-    gsd-power gnome-shell-calendar-server evolution-source-registry evolution-addressbook-factory
-    evolution-calendar-factory evolution-alarm-notify at-spi-bus-launcher at-spi2-registryd
-    xdg-desktop-portal xdg-desktop-portal-gtk xdg-document-portal xdg-permission-store dconf-service
-    tracker-miner-fs-3 tracker-extract-3 localsearch-3 localsearch-extractor-3
-    """
-)
 # Of pods: their namespace tells.
 PODS = _words(
     """
@@ -78,7 +68,7 @@ AGENTS = _words(
     /usr/bin/warp-svc /opt/imperva/ragent/bin/ragent
     """
 )
-MOST_PATTERNS = 486
+MOST_PATTERNS = 474
 
 
 @pytest.fixture
@@ -130,30 +120,6 @@ def test_what_only_is_called_so_is_somebodys(root: Path) -> None:
         put_process(root / "proc", pid, "serve", cgroup=group, uid=0, executable="/usr/bin/serve")
 
     assert {kind for kind, _ in kinds_of(root, PackageOwners(root)).values()} == {Kind.PEOPLE}
-
-
-def test_a_desktops_service_is_known_by_its_folder_and_its_unit(root: Path) -> None:
-    """In a unit that a package made for users' managers; in a login, in another unit and in a terminal it is theirs."""
-    (root / "usr/lib/systemd/user").mkdir(parents=True)
-    (root / "usr/lib/systemd/user/dbus.service").write_text("[Service]\n")
-    manager = "/user.slice/user-1000.slice/user@1000.service/session.slice"
-    for pid, name in enumerate(DESKTOP, start=100):
-        put_process(root / "proc", pid, name[:15], cgroup=f"{manager}/dbus.service", executable=f"/usr/libexec/{name}")
-    elsewhere = {
-        90: (f"{manager}/dbus.service", "/usr/bin/gvfsd", 0),
-        91: (f"{manager}/own.service", "/usr/libexec/gvfsd", 0),
-        92: ("/user.slice/user-1000.slice/session-4.scope", "/usr/libexec/gvfsd", 0),
-        93: (f"{manager}/dbus.service", "/usr/libexec/gvfsd", 34816),
-        94: (f"{manager}/dbus.service", "/usr/libexec/gcc/cc1plus", 0),
-        95: (f"{manager}/dbus.service", "/usr/libexec/qemu-kvm", 0),
-    }
-    for pid, (group, program, tty) in elsewhere.items():
-        put_process(root / "proc", pid, program.rpartition("/")[2], cgroup=group, executable=program, tty=tty)
-
-    found = kinds_of(root, None)
-
-    assert {kind for pid, (kind, _) in found.items() if pid >= 100} == {Kind.SESSION}
-    assert {kind for pid, (kind, _) in found.items() if pid < 100} == {Kind.PEOPLE}
 
 
 @pytest.mark.parametrize("namespace", ["kube-system", "gpu-operator", "nvidia-device-plugin"])
