@@ -30,9 +30,10 @@ if TYPE_CHECKING:
     from gpuwatch.money.forecast.series import Series
 
 _MOST_STEPS = 10_000
-_LEGEND = (
-    "The smallest error decides: that of the steps (MASE; 1.00: last season's values), and of their total.\n"
-    "Errors of others than the blend count more the shorter the past is: luck must not choose."
+_LEGEND = "The error is that of the steps (MASE; 1.00: last season's values), and of their total."
+_CHOSEN = (
+    "The smallest error decides. Errors of others than the blend count more the shorter the past is: luck must not "
+    "choose."
 )
 _CONFIGURED = ""  # --ledger without a value
 _DAY_SECONDS = 86400.0
@@ -79,7 +80,7 @@ def forecast(  # noqa: PLR0913  one argument for each option
     fitted: bool,
     as_json: bool,
 ) -> None:
-    """Forecast a series of values with 80 % intervals, by the method that was best on the series' own past."""
+    """Forecast a series of values with 80 % intervals, and say how good such forecasts of its past were."""
     from gpuwatch.money.forecast.csv import SeriesError
     from gpuwatch.money.forecast.forecast import ForecastDocument
     from gpuwatch.money.forecast.forecast import forecast as make_forecast
@@ -165,7 +166,7 @@ def _as_text(forecast: "Forecast", *, money: bool) -> str:
             )
             for each in forecast.methods
         ]
-        lines += ["", *align_rows([heads, *methods], left={0, 5}), _LEGEND]
+        lines += ["", *align_rows([heads, *methods], left={0, 5}), _LEGEND, *([_CHOSEN] if methods[1:] else [])]
     if forecast.score is not None and forecast.score.coverage is not None:
         lines.append(f"The 80 % intervals held {forecast.score.coverage:.0%} of what came.")
     lines += filter(None, [display_currency().note if money else None])

@@ -20,7 +20,7 @@ from sqlalchemy import Connection, Row, Select, func, select
 from gpuwatch.ledger import Ledger
 from gpuwatch.ledger.any_text import json_of
 from gpuwatch.ledger.chain import Writer, text
-from gpuwatch.ledger.tables import SPEND, SPEND_DAYS, SPEND_MARKS
+from gpuwatch.ledger.tables import ROUNDS, SPEND, SPEND_DAYS, SPEND_MARKS
 from gpuwatch.model.decision import Observation
 from gpuwatch.model.duration import format_time
 from gpuwatch.model.fleet import NodeState
@@ -210,6 +210,12 @@ class SpendBook:
         """The rows by holder themselves: the number of their terms, who held, GPU-milliseconds by use."""
         with self._reading() as db:
             yield from held_store.each(db, since, until)
+
+    def has_rounds(self, since: datetime, until: datetime) -> bool:
+        """Whether there was any round in [since, until); without one nobody knows what ran."""
+        query = select(ROUNDS.c.id).where(ROUNDS.c.at >= text(since), ROUNDS.c.at < text(until)).limit(1)
+        with self._reading() as db:
+            return db.scalar(query) is not None
 
     def began(self) -> int | None:
         """When metering began, in ms since 1970; None: it has not."""

@@ -61,6 +61,7 @@ class Budgeting:
     _rows: list[Billed] = field(default_factory=list)
     _due: list[str] = field(default_factory=list)  # budgets with a forecast that is to be made again
     _past: dict[str, Past] = field(default_factory=dict)
+    _unseen: frozenset[int] = frozenset()  # days before the hour under way, 1 is the last
     _last: dict[Kind, LastPrice] = field(default_factory=dict)
     _before: dict[str, BudgetState] = field(default_factory=dict)
 
@@ -126,8 +127,24 @@ class Budgeting:
             for name, budget in self.budgets.items()
         }
         self._last = last_prices(self._rows)
+        self._unseen = self._unseen_days(edge)
         self._due = list(self.budgets)
         self._until = (month.edge, month.name)
+
+    def _unseen_days(self, edge: int) -> frozenset[int]:
+        """Days before the edge in which nothing was billed and no round looked: the controller was down."""
+        billed = {
+            day
+            for row in self._rows
+            for day in range((edge - row.begin - row.span) // DAY_SECONDS, (edge - row.begin - 1) // DAY_SECONDS + 1)
+        }
+        known = 0 if self._began is None else (edge - int(self._began.timestamp())) // DAY_SECONDS
+        found = set()
+        for day in range(min(HISTORY_DAYS, known)):
+            begin, end = (datetime.fromtimestamp(edge - each * DAY_SECONDS, UTC) for each in (day + 1, day))
+            if day not in billed and not self._spend.has_rounds(begin, end):
+                found.add(day + 1)
+        return frozenset(found)
 
     def _billed_rows(self, since: int, until: int) -> list[Billed]:
         """Rows of machines, and where a budget is of a namespace those of namespaces."""
@@ -141,7 +158,7 @@ class Budgeting:
         none = [name for name in self._due if self._past[name].ahead is None]
         for name in none or self._due[:1]:
             budget = self.budgets[name]
-            made = forecast(budget, rows_in_scope(budget, self._rows), month)
+            made = forecast(budget, rows_in_scope(budget, self._rows), month, self._unseen)
             self._past[name] = replace(self._past[name], ahead=made)
             self._due.remove(name)
 

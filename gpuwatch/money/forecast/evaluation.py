@@ -15,7 +15,7 @@ from dataclasses import dataclass
 from statistics import fmean
 
 from gpuwatch.model.progress import Advance, no_advance
-from gpuwatch.money.forecast.methods import LONGEST, Method, Past, since_shift, window
+from gpuwatch.money.forecast.methods import LONGEST, Method, Past, since_change, window
 from gpuwatch.money.forecast.series import Rhythm, Series
 
 MOST_ORIGINS = 60
@@ -80,7 +80,7 @@ def past(series: Series, begin: int) -> Past:
     month = moment.replace(day=1, hour=0, minute=0, second=0, microsecond=0)
     rhythm, recent = Rhythm.at_step(series.step_seconds), series.values[max(0, begin - LONGEST) : begin]
     return Past.from_values(
-        since_shift(recent, rhythm) if _any(recent) else series.values[:begin],
+        since_change(recent, rhythm) if _any(recent) else series.values[:begin],
         rhythm,
         round((moment - month).total_seconds() / series.step_seconds),
     )

@@ -1,8 +1,8 @@
-"""What comes next: each step's mean with an 80 % interval, by the method that does best on the series' own past.
+"""What comes next: each step's mean with an 80 % interval, by the blend of `methods`.
 
-That is the method with the smallest loss in the rolling backtest (`evaluation.scores`); of equal ones the blend. Its
-intervals rest on how far off such a choice was each time (`evaluation.chosen`). With less than two seasons of history
-nothing can be tried: then the mean of what there is stands in, and says so.
+Further methods may compete with it; then the one with the smallest loss in the rolling backtest is taken
+(`evaluation.scores`), of equal ones the blend. Intervals rest on how far off the forecast, or such a choice, was each
+time. With less than two seasons of history nothing can be tried: then the mean of what there is stands in, and says so.
 """
 
 import math
@@ -78,7 +78,7 @@ def forecast(
     Args:
         series: its values so far.
         steps: how many to forecast, at least one.
-        methods: the candidates; else `methods.CANDIDATES`.
+        methods: those that compete; else `methods.CANDIDATES`.
         advance: gets how many of the moments in the past are tried, and of how many.
 
     Raises:
@@ -123,8 +123,12 @@ def _reach(trial: Trial, errors: Errors, at: int, moved: float) -> float | None:
     if moved == 0:
         return 0.0  # what never moved is held to be certain
     last = min(at, trial.steps - 1)
-    reach = radius(trial.units(errors, last))
-    return None if reach is None else longer(reach * moved, last + 1, at + 1)
+    reach, seen = radius(trial.units(errors, last)), [each for row in errors if (each := row[last]) is not None]
+    if not seen:
+        return None
+    # Where nothing moved before a step, its error has no measure there; and none is above what was ever seen.
+    most = max(map(abs, seen)) * (1 + 1 / len(seen))
+    return longer(most if reach is None else min(reach * moved, most), last + 1, at + 1)
 
 
 def _step(series: Series, at: int, mean: float, reach: float | None, floor: float = -math.inf) -> Step:

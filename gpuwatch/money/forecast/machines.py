@@ -28,7 +28,7 @@ from gpuwatch.model.money import format_usd
 from gpuwatch.model.usage import HOUR_MS, Terms
 from gpuwatch.money.accounting.totals import Billed
 from gpuwatch.money.forecast.evaluation import radius
-from gpuwatch.money.forecast.methods import profile
+from gpuwatch.money.forecast.methods import DARK, LASTS, known_values, profile, since_step, straight_line
 
 Kind = tuple[str, str, str, str, str]
 Values = Sequence[float | None]
@@ -36,10 +36,6 @@ DAY = 86_400
 _WINDOW = 28
 _WEEK = 7
 _PLACES = 64  # of a kind that are followed one by one; of more, several together
-_LASTS = 3
-_DARK = 0.1  # of what ran before: as good as nothing runs
-_STRAIGHT = 0.95  # of how days differ: what a line must explain
-_STEADY = 0.5  # of its slope: what each half must have
 _QUIET = 0.2  # of the week's mean: what a day of the week with less has says nothing of the others
 _LEAST_DAYS = 8  # of fewer nothing can be tried
 _MOST_ORIGINS = 24
@@ -57,7 +53,7 @@ class FleetDays:
     @property
     def lasting_usd_per_hour(self) -> float:
         """What an hour has cost on each of the last three days at least, at the prices of now."""
-        return min((self.usd(day, day + 1) / 24 for day in range(max(0, self.days - _LASTS), self.days)), default=0.0)
+        return min((self.usd(day, day + 1) / 24 for day in range(max(0, self.days - LASTS), self.days)), default=0.0)
 
     @property
     def dearest_usd_per_hour(self) -> float:
@@ -199,8 +195,8 @@ def _dark_usd(fleet: FleetDays, ahead: float) -> float:
     dark = {
         kind: values
         for kind, values in fleet.machines.items()
-        if (seen := [value for value in values[-_WINDOW:] if value is not None])[_LASTS:]
-        and seen[-1] < _DARK * min(seen[:-_LASTS])
+        if (seen := [value for value in values[-_WINDOW:] if value is not None])[LASTS:]
+        and seen[-1] < DARK * min(seen[:-LASTS])
     }
     return _expected_usd(replace(fleet, machines=dark), ahead)
 
@@ -220,7 +216,7 @@ def _monthly(fleet: FleetDays, ahead: float, month_ends: Sequence[int]) -> float
 def expected_machines(values: Values, ahead: int) -> list[float]:
     """How many machines of a kind will run on each coming day."""
     recent = list(values[-_WINDOW:])
-    line = _growth([value for value in recent if value is not None])
+    line = straight_line(known_values(recent))
     if line is not None:
         end, slope = line
         return [max(0.0, end + slope * (at + 1)) for at in range(ahead)]
@@ -237,30 +233,9 @@ def expected_machines(values: Values, ahead: int) -> list[float]:
     return [level * shape[at % _WEEK] for at in range(ahead)]
 
 
-def _growth(days: Sequence[float]) -> tuple[float, float] | None:
-    """Where the straight line through the days ends, and its slope; None: they are on none, or on a flat one."""
-    if len(days) < 2 * _WEEK:
-        return None
-    middle, mean = (len(days) - 1) / 2, fmean(days)
-    spread = sum((value - mean) ** 2 for value in days)
-    slope = _slope(days)
-    if not slope or slope**2 * sum((at - middle) ** 2 for at in range(len(days))) < _STRAIGHT * spread:
-        return None
-    half = len(days) // 2
-    steady = all(_slope(part) / slope > _STEADY for part in (days[:half], days[half:]))
-    return (mean + slope * middle, slope) if steady else None
-
-
-def _slope(days: Sequence[float]) -> float:
-    middle = (len(days) - 1) / 2
-    return sum((at - middle) * value for at, value in enumerate(days)) / sum(
-        (at - middle) ** 2 for at in range(len(days))
-    )
-
-
 def usual_machines(days: Sequence[float]) -> float:
     """How many of a kind usually run, place by place."""
-    days = _since_step(days)
+    days = since_step(days)
     low, top = min(days), max(days)
     size = max(1.0, (top - low) / _PLACES)
     total = base = low
@@ -268,21 +243,6 @@ def usual_machines(days: Sequence[float]) -> float:
         total += size * _usual_place([min(1.0, max(0.0, (value - base) / size)) for value in days])
         base += size
     return min(top, total)
-
-
-def _since_step(days: Sequence[float]) -> Sequence[float]:
-    """The days since the count last stepped: they are apart from all before by more than these varied.
-
-    The day of the step itself has a part of both, and belongs to neither. What is dark as a whole may be so for
-    maintenance: that it is gone takes three days.
-    """
-    for run in range(1, len(days) - 1):
-        before, since = days[: -run - 1], days[-run:]
-        spread = max(before) - min(before)
-        stopped = run < _LASTS and since[-1] < _DARK * min(before)
-        if min(since) > max(before) + spread or (max(since) < min(before) - spread and not stopped):
-            return since
-    return days
 
 
 def _usual_place(days: Sequence[float]) -> float:
@@ -296,7 +256,7 @@ def _usual_place(days: Sequence[float]) -> float:
     for each in taken[: len(taken) - lasts]:
         lasted = lasted + 1 if each is now else 0
         longest = max(longest, lasted)
-    if lasts > _LASTS * longest and lasts >= min(_LASTS, len(days)):
+    if lasts > LASTS * longest and lasts >= min(LASTS, len(days)):
         return fmean(days[1 - lasts :] if lasts > 1 else days[-1:])
     return (median(days[-_WEEK:]) + fmean(days)) / 2
 
@@ -318,7 +278,7 @@ def fleet_change(fleet: FleetDays, now: datetime) -> str | None:
     found: list[tuple[float, str]] = []
     for kind, values in fleet.machines.items():
         days = [value for value in values[-_WINDOW:] if value is not None]
-        since = _since_step(days)
+        since = since_step(days)
         if len(since) == len(days) or len(since) > 2 * _WEEK:
             continue
         before = days[: -len(since) - 1]

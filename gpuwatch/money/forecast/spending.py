@@ -17,8 +17,8 @@ _SET_PRICES = "set prices.live, or their prices in prices.file"
 def spending(spend: SpendBook, step_seconds: float = DAY_SECONDS, pool: str | None = None) -> Series:
     """Dollars of each step that is over, at the prices of then.
 
-    An hour in which no running machine had a price is not known, and no zero; what sums lack for want of prices is
-    among the notes.
+    An hour in which no running machine had a price is not known, and no zero, and so is one without a row and without a
+    round; what sums lack is among the notes.
 
     Args:
         spend: what was billed.
@@ -39,7 +39,8 @@ def spending(spend: SpendBook, step_seconds: float = DAY_SECONDS, pool: str | No
     last = max(row.begin + row.span for row in rows) // _HOUR - 1  # the newest hour may not be over
     if last <= first:
         raise ValueError("less than an hour is metered yet")
-    hours, lacking = [0.0] * (last - first), set[int]()
+    hours, lacking = [0.0] * (last - first), _unseen_hours(spend, rows, first, last)
+    unseen = len(lacking)
     mine = [row for row in rows if pool is None or row.terms.pool == pool]
     for row in mine:
         covered = range(row.begin // _HOUR, -(-(row.begin + row.span) // _HOUR))
@@ -65,8 +66,30 @@ def spending(spend: SpendBook, step_seconds: float = DAY_SECONDS, pool: str | No
         lengths = [step_seconds / HOUR_SECONDS] * len(made.values)
     sums = [None if mean is None else mean * length for mean, length in zip(made.values, lengths, strict=True)]
     elsewhere = (elsewhere_note(row.terms.price_source for row in mine) or "").removesuffix(".")
-    notes = (*_unpriced_notes(unpriced), *made.notes, *filter(None, [elsewhere]))
+    down = [f"{unseen} hours had no round: what ran then is not known"] if unseen else []
+    notes = (*_unpriced_notes(unpriced), *down, *made.notes, *filter(None, [elsewhere]))
     return Series(start=made.start, step_seconds=step_seconds, values=tuple(sums), notes=notes)
+
+
+def _unseen_hours(spend: SpendBook, rows: Sequence[Billed], first: int, last: int) -> set[int]:
+    """Hours, counted from the first, in which nothing was billed and no round looked: the controller was down."""
+    seen = bytearray(last - first)
+    for row in rows:
+        begin, end = (max(0, at - first) for at in (row.begin // _HOUR, -(-(row.begin + row.span) // _HOUR)))
+        seen[begin:end] = b"\1" * (min(end, last - first) - begin)
+    found, at = set[int](), 0
+    while at < len(seen):
+        end = next((later for later in range(at, len(seen)) if seen[later]), len(seen))
+        # An hour is asked for alone: between two rounds that look in vain the machines are off.
+        found.update(
+            each for each in range(at, end) if not spend.has_rounds(_utc(first + each), _utc(first + each + 1))
+        )
+        at = end + 1
+    return found
+
+
+def _utc(hour: int) -> datetime:
+    return datetime.fromtimestamp(hour * _HOUR, UTC)
 
 
 def _unpriced_notes(rows: Sequence[Billed]) -> Iterator[str]:

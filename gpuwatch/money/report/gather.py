@@ -64,7 +64,7 @@ def gather_report(
             held=spend.rows_by_holder(period.since, period.until),
             began=began,
             cut=spend.cut(period.since, period.until),
-            unseen=_unseen(history, times, began, min(until, now), period),
+            unseen=_unseen(spend, times, began, min(until, now), period),
             tags=settings.tags,
             factors=settings.energy,
             rounds=rounds,
@@ -165,7 +165,7 @@ def _last_round(ledger: Ledger, since: datetime, ends: datetime) -> PastRound | 
 
 
 def _unseen(
-    history: ActionHistory, times: Sequence[Row], began: datetime | None, ends: datetime, period: Period
+    spend: SpendBook, times: Sequence[Row], began: datetime | None, ends: datetime, period: Period
 ) -> frozenset[date]:
     """Days without a row and without a round: whether a machine ran is not known."""
     if began is None:
@@ -177,7 +177,7 @@ def _unseen(
     while day < last:
         if day not in metered:
             begin, end = (_utc(calendar.midnight(each)) for each in (day, day + _DAY))
-            if not history.has_rounds(begin, end):
+            if not spend.has_rounds(begin, end):
                 found.add(day)
         day += _DAY
     return frozenset(found)

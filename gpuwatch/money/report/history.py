@@ -177,12 +177,6 @@ class ActionHistory:
         gaps = [(begin, end) for begin, end in ends if end - begin > longest]
         return Rounds(count=len(times), gaps=tuple(sorted(gaps, key=lambda gap: (gap[0] - gap[1], gap[0]))))
 
-    def has_rounds(self, since: datetime, until: datetime) -> bool:
-        """Whether there was any round in [since, until)."""
-        query = select(ROUNDS.c.id).where(ROUNDS.c.at >= text(since), ROUNDS.c.at < text(until)).limit(1)
-        with self._store.reading() as db:
-            return db.scalar(query) is not None
-
     def ledger_id(self) -> str:
         """The id of this ledger."""
         with self._store.reading() as db:

@@ -46,26 +46,25 @@ def test_tools_get_one_object(series: Path) -> None:
 
 
 def test_people_get_a_table(series: Path) -> None:
-    """A line for each day, one for each method, and the chosen one is marked."""
+    """A line for each day, and one for the method with its errors."""
     lines = run("--csv", series).stdout.splitlines()
 
     assert lines[1].split()[:2] == ["2026-06-29", "00:00"]
     assert sum("<- this one" in line for line in lines) == 1
-    assert {"blend", "smoothing", "median", "trend"} <= {line.split(" ")[0] for line in lines}
+    assert [line.split(" ")[0] for line in lines if "<- this one" in line] == ["blend"]
+    assert not any("The smallest error decides" in line for line in lines), "nothing competes"
 
 
-def test_the_marked_method_has_the_smallest_error_of_the_table(tmp_path: Path) -> None:
-    """Costs that grow by 3 dollars a day: the first line is marked, and no error below it is smaller."""
+def test_growth_goes_on(tmp_path: Path) -> None:
+    """Costs that grow by 3 dollars a day are forecast to grow, and that was right each time."""
     path = tmp_path / "growing.csv"
     path.write_text("\n".join(f"{(BEGIN + timedelta(days=at)).isoformat()},{100 + 3 * at}" for at in range(30)))
     lines = run("--csv", path).stdout.splitlines()
     heads, *table = lines[lines.index("") + 1 :]
     column = slice(heads.index(" error"), heads.index("error") + 5)
-    errors = [float(line[column]) for line in table[:4]]
 
     assert "<- this one" in table[0]
-    assert table[0].startswith("trend")
-    assert errors == sorted(errors)
+    assert float(table[0][column]) < 0.7, "three of its trials had less than two weeks to see a line in"
     assert [float(line.split()[3]) for line in lines[1:8]] == [190, 193, 196, 199, 202, 205, 208]
 
 

@@ -92,8 +92,8 @@ def test_independent_values_have_no_trend() -> None:
 
 
 def test_a_line_without_noise_is_told_without_doubt() -> None:
-    """Thirty days that grew by 3 each leave nothing open: the method that found that out has made no error."""
-    assert reaches(forecast(days([100.0 + 3 * at for at in range(30)]), 7)) == pytest.approx([0.0] * 7, abs=1e-6)
+    """Sixty days that grew by 3 each leave nothing open: once it was known it was right."""
+    assert reaches(forecast(days([100.0 + 3 * at for at in range(60)]), 7)) == pytest.approx([0.0] * 7, abs=1e-6)
 
 
 def trended(length: int, seed: int) -> list[float]:
@@ -342,3 +342,27 @@ def test_a_long_hole_is_bridged() -> None:
     result = forecast(Series(start=BEGIN, step_seconds=3600.0, values=(*values, *[None] * 4000, *values)), 24)
 
     assert all(5 <= step.mean <= 7 for step in result.steps)
+
+
+def test_after_a_step_of_days_what_came_before_says_nothing() -> None:
+    """A launch, a level that trebled, a fleet that is off for four days, a level that rose ten days ago.
+
+    The forecast stays at the new level for a month, its interval holds what is now, and no bound lies far above all
+    that ever was.
+    """
+    draw = random.Random(1)
+    cases = [
+        ([0.0] * 40 + [100.0] * 5, 100.0),
+        ([draw.gauss(100, 8) for _ in range(57)] + [300.0] * 3, 300.0),
+        ([draw.gauss(475, 20) for _ in range(56)] + [0.0] * 4, 0.0),
+        ([draw.gauss(20, 0.5) for _ in range(50)] + [297.0] * 10, 297.0),
+    ]
+    for values, level in cases:
+        result = forecast(days(values), 30)
+
+        assert [step.mean for step in result.steps] == pytest.approx([level] * 30, rel=0.03, abs=1e-6)
+        for step in result.steps[:7]:
+            assert step.lower is not None
+            assert step.upper is not None
+            assert step.lower - 1e-6 <= level <= step.upper + 1e-6
+            assert step.upper <= 1.5 * max(values)

@@ -101,3 +101,21 @@ def test_the_command_reads_a_ledger(path: Path) -> None:
     assert "give one of --csv FILE and --ledger [FILE]" in run()[1]
     assert "--pool says nothing about --csv" in run("--csv", config, "--pool", "a")[1]
     assert run("--ledger", path, "--pool", "nobody")[0] == 2
+
+
+def test_days_in_which_the_controller_was_down_are_not_known_and_no_zero(tmp_path: Path) -> None:
+    """Two days without a row and without a round: a hole with its note; hours in which a round saw nothing cost $0."""
+    ledger = Ledger.open(tmp_path / "ledger.db")
+    rules = Metering(zone=ZoneInfo("UTC"))
+    for minute in range(0, 24 * 60 + 1, 5):
+        at = BEGIN + timedelta(minutes=minute)
+        SpendBook(ledger).meter(a_round(at, a_node("i-1", launched_at=BEGIN)), rules)
+    back = BEGIN + timedelta(days=3)
+    for minute in range(0, 24 * 60 + 70, 5):
+        at = back + timedelta(minutes=minute)
+        SpendBook(ledger).meter(a_round(at, a_node("i-1", launched_at=back)), rules)
+    days = spending(SpendBook(ledger), DAY_SECONDS)
+    ledger.close()
+
+    assert [value and round(value) for value in days.values] == [240, None, None, 240]
+    assert any(re.search(r"^4[678] hours had no round: what ran then is not known$", note) for note in days.notes)
