@@ -184,8 +184,10 @@ def _read_ledger(look: _Look) -> None:
 
 
 def _obey_keeps(look: _Look) -> None:
-    if look.ledger.snoozes:
-        look.fleet = replace(look.fleet, nodes=tuple(map(look.ledger.with_orders, look.fleet.nodes)))
+    obey, kept = look.ledger.with_orders, {each.node_id for each in look.ledger.snoozes}
+    if kept:  # orders may also be about pods of a node
+        nodes = [obey(node) if node.id in kept or node.kubernetes else node for node in look.fleet.nodes]
+        look.fleet = replace(look.fleet, nodes=tuple(nodes))
 
 
 def _note_ended(look: _Look) -> None:

@@ -8,7 +8,7 @@ from typing import Any
 from sqlalchemy import ColumnElement, Connection, FromClause, Row, Select, Table, false, func, or_, select, true
 
 from gpuwatch.ledger.chain import text
-from gpuwatch.ledger.records import read_reason
+from gpuwatch.ledger.records import read_sentence
 from gpuwatch.ledger.store import Store
 from gpuwatch.ledger.tables import APPROVALS, BACKTESTS, CONTROLS, INTENTS, KEEPS, MESSAGES, OUTCOMES, ROUNDS
 from gpuwatch.model.decision import Verb
@@ -143,7 +143,7 @@ def _message(row: Row[Any]) -> AuditRecord:
 
 def _intent(row: Row[Any]) -> AuditRecord:
     """A step, and the last that is known of it."""
-    why = read_reason(row.reason).sentence
+    why = read_sentence(row.reason)
     result = "open" if row.status is None else f"{row.status}: {row.detail}" if row.detail else row.status
     who = row.controller or "controller"
     return _trace(row, who=who, what=row.verb, node_id=row.node_id, pool=row.pool, why=why, result=result)

@@ -40,6 +40,11 @@ class _Words(msgspec.Struct):
     sentence: str
 
 
+_NO_WORDS = _Words(code="unreadable", sentence="The ledger's record of the reason cannot be read.")
+# Made once: a round reads the records of thousands of notices.
+_WORDS, _ARGUMENTS = msgspec.json.Decoder(_Words), msgspec.json.Decoder(dict[str, str])
+
+
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Entry:
     """An intent with all that came of it, for people."""
@@ -111,11 +116,20 @@ def read_reason(written: str) -> Reason:
         return with_present_code(msgspec.json.decode(written, type=Reason))
     except (*_UNREADABLE, msgspec.ValidationError):
         pass
-    try:
-        words = msgspec.json.decode(written, type=_Words)
-    except _UNREADABLE:
-        return Reason(code="unreadable", sentence="The ledger's record of the reason cannot be read.")
+    words = _read_words(written)
     return with_present_code(Reason(code=words.code, sentence=words.sentence))
+
+
+def read_sentence(written: str) -> str:
+    """The sentence of a reason on record: a round asks for it of each notice, and not for what was looked at."""
+    return _read_words(written).sentence
+
+
+def _read_words(written: str) -> _Words:
+    try:
+        return _WORDS.decode(written)
+    except _UNREADABLE:
+        return _NO_WORDS
 
 
 def read_arguments(written: str, key: str) -> dict[str, str]:
@@ -125,7 +139,7 @@ def read_arguments(written: str, key: str) -> dict[str, str]:
     cloud says what became of it.
     """
     try:
-        return msgspec.json.decode(written, type=dict[str, str])
+        return _ARGUMENTS.decode(written)
     except _UNREADABLE as error:
         _note_unreadable(key, "arguments", str(error))
         return {}

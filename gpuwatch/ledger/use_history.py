@@ -31,6 +31,8 @@ MARKED = (Verb.NOTICE, Verb.WITHDRAW, Verb.STOP, Verb.START, Verb.LAUNCH, Verb.T
 _MOST_MARKS = 200  # of one node
 _INSERT: dict[str, Any] = {"sqlite": sqlite.insert, "postgresql": postgresql.insert}
 _LATER = NODE_USE.alias("later")
+# Each round compares thousands; to look a member up takes longer than to compare it.
+_RUNNING, _UNKNOWN, _OCCUPIED, _IDLE = NodeState.RUNNING, State.UNKNOWN, State.OCCUPIED, State.IDLE
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -59,25 +61,25 @@ def slot(at: datetime) -> int:
 
 def use_of(node: Node) -> str:
     """What a node is used for as a whole."""
-    if node.state is NodeState.UNKNOWN:
-        return State.UNKNOWN
-    return node.activity.state if node.state is NodeState.RUNNING else OFF
+    if node.state is _RUNNING:
+        return _UNKNOWN if (verdict := node.signal.verdict) is None else verdict.activity.state
+    return _UNKNOWN if node.state is NodeState.UNKNOWN else OFF
 
 
 def gpus_by_use(nodes: tuple[Node, ...]) -> Counter[str]:
     """GPUs by use. One that does nothing on an occupied machine is taken: it goes when its machine goes."""
     counts: dict[str, int] = {}  # by State, which is its own value; a Counter of each node would take thrice as long
     for node in nodes:
-        verdict = node.verdict
-        if node.state is not NodeState.RUNNING or verdict is None or not verdict.gpus:
-            use = use_of(node) if node.state is not NodeState.RUNNING else State.UNKNOWN
+        verdict = node.signal.verdict
+        if node.state is not _RUNNING or verdict is None or not verdict.gpus:
+            use = use_of(node) if node.state is not _RUNNING else _UNKNOWN
             counts[use] = counts.get(use, 0) + node.known_gpus
             continue
-        occupied = node.activity.state is State.OCCUPIED
+        occupied = verdict.activity.state is _OCCUPIED
         for gpu in verdict.gpus:
             state = gpu.activity.state
-            if occupied and state is State.IDLE:
-                state = State.OCCUPIED
+            if occupied and state is _IDLE:
+                state = _OCCUPIED
             counts[state] = counts.get(state, 0) + 1
     return Counter({str(use): number for use, number in counts.items()})
 

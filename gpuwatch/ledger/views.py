@@ -14,7 +14,7 @@ from gpuwatch.ledger.attempts import attempts, fault, interruption_of, launch_ti
 from gpuwatch.ledger.chain import text
 from gpuwatch.ledger.index_writer import read_unreached
 from gpuwatch.ledger.indexes import BESIDE_NOTICES
-from gpuwatch.ledger.records import Entry, read_arguments, read_price, read_reason
+from gpuwatch.ledger.records import Entry, read_arguments, read_price, read_reason, read_sentence
 from gpuwatch.ledger.scale_in_protection import shields
 from gpuwatch.ledger.tables import (
     APPROVALS,
@@ -184,7 +184,7 @@ _RECORDED = (
 def view(db: Connection, now: datetime, since: datetime, interval_seconds: float | None = None) -> LedgerView:
     """All of it, within one reading transaction; with an interval as a round of that interval begins with it."""
     past, open_ = {"since": text(since)}, open_actions(db, since)
-    in_force = sorted(db.execute(_IN_FORCE), key=attrgetter("node_id"))
+    in_force = sorted(db.execute(_IN_FORCE).all(), key=attrgetter("node_id"))
     stops = db.execute(_STOPPED).all()
     oldest = min([since, *(_time(row.given_at) for row in in_force), *(_time(row.asked_at) for row in stops)])
     absence = None if interval_seconds is None else active_times.absent(db, now, interval_seconds)
@@ -278,7 +278,7 @@ def _notice(row: Row[Any], nothing: Sequence[active_times.Between], now: datetim
         told_at=None if row.told_at is None else _time(row.told_at),
         promise=promise_of(row.pool, arguments),
         interruptions=active_times.touching(nothing, row.pool, int(row.link), at, now),
-        why=read_reason(row.reason).sentence,
+        why=read_sentence(row.reason),
         target=target_of(arguments),
     )
 

@@ -44,6 +44,9 @@ from gpuwatch.policies.waiting import Phase
 _NEW_NOTICE = "Once that is over and it still has no use, a new notice."
 _WORKS = Reason(code=State.BUSY.value, sentence="It works.")
 _AGAIN = "A new notice follows if it still has no use."
+# Rounds compare thousands; to look a member up takes longer than to compare it.
+_RUNNING, _STOPPED, _UNSEEN = NodeState.RUNNING, NodeState.STOPPED, NodeState.UNKNOWN
+_BUSY, _UNKNOWN, _HOLD, _WITHDRAW = State.BUSY, State.UNKNOWN, Verb.HOLD, Verb.WITHDRAW
 
 __all__ = ["IdleRules", "choose_action", "grace_seconds", "lacking", "propose", "wait_seconds"]
 
@@ -108,7 +111,7 @@ def propose(
     asked = Asked(
         pool=pool,
         decide=lambda node: (
-            _withdraw_outdated(node, observation) or _step(node, observation, rules, office),
+            _step_for(node, observation, rules, office),
             tuple(idle_words.advice(node, observation, rules)),
         ),
         about=(
@@ -143,33 +146,33 @@ def _starts(observation: Observation, pool: str, rules: IdleRules) -> Restarts |
     return known if rules.restart_cost == "measured" else known.failed
 
 
-def _withdraw_outdated(node: Node, observation: Observation) -> Step | None:
-    """The withdrawal of a notice that no longer stands, whatever its node does."""
+def _step_for(node: Node, observation: Observation, rules: IdleRules, office: Office) -> Step:
+    """One node's step; a notice that no longer stands is withdrawn, whatever its node does."""
     notice = observation.ledger.notice(node.id)
     why = None if notice is None or notices.is_paused(notice) else notices.withdrawn(notice, node.pool)
-    return None if why is None else make_step(node, Verb.WITHDRAW, "notice_over", f"{why}.", _AGAIN)
+    if why is not None:
+        return make_step(node, _WITHDRAW, "notice_over", f"{why}.", _AGAIN)
+    return _step(node, notice, observation, rules, office)
 
 
-def _step(node: Node, observation: Observation, rules: IdleRules, office: Office) -> Step:
-    """One node's step; the table of the rules above, top to bottom."""
-    activity, notice = node.activity, observation.ledger.notice(node.id)
-    undo = Verb.HOLD if notice is None else Verb.WITHDRAW
-    if node.state is NodeState.STOPPED:
+def _step(node: Node, notice: Notice | None, observation: Observation, rules: IdleRules, office: Office) -> Step:
+    """Return it by the table of the rules above, top to bottom."""
+    activity = node.activity
+    undo = _HOLD if notice is None else _WITHDRAW
+    if node.state is _STOPPED:
         return _asleep(node, observation, rules)
-    if node.state is NodeState.UNKNOWN:
+    if node.state is _UNSEEN:
         sentence = f"Its state is not known: {node.unseen or 'the cloud gave no usable answer about it'}."
-        return make_step(node, Verb.HOLD, "not_running", sentence, "An answer of the cloud.")
-    if node.state is not NodeState.RUNNING:
+        return make_step(node, _HOLD, "not_running", sentence, "An answer of the cloud.")
+    if node.state is not _RUNNING:
         return make_step(node, undo, "not_running", f"It is {node.state.value}.", "It would have to run.")
-    if activity.state is State.UNKNOWN:
+    if activity.state is _UNKNOWN:
         why = activity.doubt or "no reason was given"
         change = CONSENT if what_is_left(node) is not None else "A fresh, complete verdict of its agent."
-        return make_step(node, Verb.HOLD, "unknown", f"Its use is unknown: {why}.", change)
+        return make_step(node, _HOLD, "unknown", f"Its use is unknown: {why}.", change)
     missing = lacking(activity, rules)
-    if missing is not None and activity.state is not State.BUSY:
-        return make_step(
-            node, Verb.HOLD, "unknown", f"Its verdict does not hold the evidence {missing!r}.", "That signal."
-        )
+    if missing is not None and activity.state is not _BUSY:
+        return make_step(node, _HOLD, "unknown", f"Its verdict does not hold the evidence {missing!r}.", "That signal.")
     held, is_ = format_duration(activity.held_seconds), word(activity)
     choice, wait = choose_action(node, observation, rules)
     if choice is None:

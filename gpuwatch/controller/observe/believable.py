@@ -32,8 +32,7 @@ _TEXTS = (
     *("may_not_start", "failed_start", "still_billed", "unseen"),
 )
 _GROUP_NAMES = ("name", "pool", "region", "cloud")
-_of_names, _of_optional = attrgetter(*_NAMES), attrgetter(*_OPTIONAL_NAMES)
-_of_texts, _of_group = attrgetter(*_TEXTS), attrgetter(*_GROUP_NAMES)
+_of_names, _of_words, _of_group = attrgetter(*_NAMES), attrgetter(*_OPTIONAL_NAMES, *_TEXTS), attrgetter(*_GROUP_NAMES)
 _ODD = (TypeError, ValueError, AttributeError, ArithmeticError, LookupError)
 
 Thing = TypeVar("Thing", Node, NodeGroup)
@@ -108,9 +107,8 @@ def _text_or_nothing(value: object) -> str:
 
 
 def _judged_node(node: Node) -> tuple[Node, str | None]:
-    told = "".join([*_of_names(node), *filter(None, _of_optional(node)), *node.tags, *node.tags.values()])
-    words = "".join(filter(None, _of_texts(node)))
-    if len(told) + len(words) > MOST_IN_A_NAME or not (told.isascii() and words.isascii()):
+    told = "".join([*_of_names(node), *filter(None, _of_words(node)), *node.tags, *node.tags.values()])
+    if len(told) > MOST_IN_A_NAME or not told.isascii():
         node = _with_bounded_texts(node)
     doubt = _node_doubt(node)
     if doubt is None:

@@ -32,6 +32,7 @@ from gpuwatch.policies.idle_timeout.working_time import ANYWHERE, Office, days_o
 
 ATTENDED_WAIT_SECONDS = 1800.0  # a learned wait is no shorter where a session is open, or none was looked for
 OLD_NODE_WAIT_SECONDS = 300.0  # a node past `max_age` waits no longer than this once it is idle
+_BUSY = State.BUSY  # rounds compare thousands; to look a member up takes longer than to compare it
 
 
 def restart_of(observation: Observation, pool: str, rules: IdleRules, price: Price | None) -> Restart | None:
@@ -70,13 +71,14 @@ def _learned_wait(node: Node, observation: Observation, rules: IdleRules) -> Wai
 def choose_action(node: Node, observation: Observation, rules: IdleRules) -> tuple[str | None, float | None]:
     """Return what the pool does with a node in this state, and after how long; no choice for one that works."""
     choice, wait = _choice(node, observation, rules)
-    regrets = len(regrets_of(node, observation))
-    return choice, wait if wait is None else lengthened_wait(wait, regrets)
+    return choice, wait if wait is None else lengthened_wait(wait, len(regrets_of(node, observation)))
 
 
 def _choice(node: Node, observation: Observation, rules: IdleRules) -> tuple[str | None, float | None]:
     """Return the same as if nobody had taken back a stop of it."""
     state = node.activity.state
+    if state is _BUSY:  # most of a large fleet
+        return None, None
     if state is State.OCCUPIED:
         return rules.occupied, rules.occupied_timeout
     if state is State.PARKED:

@@ -266,3 +266,19 @@ def test_every_fact_about_a_machine_but_its_figures_makes_it_whole(part: str, fi
 
     assert Marks.of_round([node], decided, before)[1] != {}
     assert Marks.of_round([changed], decided, before)[1] == {}
+
+
+def test_what_is_said_of_an_idle_machine_reads_back_whole() -> None:
+    """Its evidence stands with its machine alone; whoever gives a step or a reason another field keeps that as well."""
+    observation = an_observation(a_node("i-1"), now=NOW)
+    proposals, decisions = decide(observation, RULES)
+    said = replace(decisions[0].steps[0], arguments={"action": "stop"})
+    assert said.reason.evidence
+    assert {each.name for each in fields(Step)} == {"node_id", "verb", "reason", "change", "arguments"}
+    assert {each.name for each in fields(said.reason)} == {"code", "sentence", "evidence"}
+
+    many = [replace(each, steps=(said,)) for each in decisions * 20]
+    body = snapshots.encode(observation, RULES, proposals, many, ())
+    read = snapshots.decode(1, NOW, snapshots.PIECES, body)
+
+    assert (read.proposals, read.decisions, read.reviews) == (proposals, tuple(many), ())

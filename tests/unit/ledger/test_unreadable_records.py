@@ -1,5 +1,6 @@
 """One record that nobody can read costs its own machine a notice or a price, and no other machine its round."""
 
+import json
 from collections.abc import Callable
 
 import pytest
@@ -8,7 +9,7 @@ from hypothesis import strategies as st
 
 from gpuwatch.guard import Limits
 from gpuwatch.ledger import Ledger
-from gpuwatch.ledger.records import read_price
+from gpuwatch.ledger.records import read_price, read_reason, read_sentence
 from gpuwatch.ledger.tables import INTENTS
 from gpuwatch.model.activity import State
 from gpuwatch.model.decision import Status, Verb
@@ -99,3 +100,13 @@ def test_a_stop_whose_record_cannot_be_read_is_finished_by_its_clouds_word() -> 
 
     assert stop.outcomes[-1].status is Status.SETTLED
     assert desk.fleet.stops().count(ODD) == 1
+
+
+@settings(deadline=None, max_examples=50)
+@given(st.one_of(st.text(), st.recursive(st.text(), lambda each: st.dictionaries(st.text(), each)).map(json.dumps)))
+@example('{"code":"idle","sentence":"It is idle.","evidence":[5]}')
+@example('{"code":"idle","sentence":"It is idle.","evidence":[{"name":"people"')
+@example('{"code":"idle","sentence":"It is idle."}')
+def test_the_sentence_of_a_reason_is_that_of_the_whole_reason(written: str) -> None:
+    """Rounds read it without the evidence, whatever stands on record."""
+    assert read_sentence(written) == read_reason(written).sentence
