@@ -89,6 +89,12 @@ RIGHTS: tuple[Right, ...] = (
         )
         for resource in ("persistentvolumes", "persistentvolumeclaims")
     ),
+    Right(
+        group="discovery.k8s.io",
+        resource="endpointslices",
+        verbs=("list", "watch"),
+        why="followed: which nodes serve the cluster's API; without it none is emptied",
+    ),
     Right(group="", resource="nodes", verbs=("patch",), why="cordoned, tainted, marked, and given back", use="nodes"),
     Right(group="", resource="pods", subresource="eviction", verbs=("create",), why="evicted by a drain", use="nodes"),
     *(

@@ -23,6 +23,7 @@ from gpuwatch.kubernetes.calls import DISRUPTION_BUDGETS, NAMESPACES, NODES, POD
 from gpuwatch.kubernetes.client import METADATA, METADATA_LIST, Api
 from gpuwatch.kubernetes.device_watch import DeviceWatch
 from gpuwatch.kubernetes.disruptions import BudgetFacts, budget_facts
+from gpuwatch.kubernetes.endpoints import ApiAddressWatch
 from gpuwatch.kubernetes.facts import NodeFacts, OwnerFacts, PodFacts, node_facts, owner_facts, pod_facts
 from gpuwatch.kubernetes.kueue import Queue
 from gpuwatch.kubernetes.objects import BudgetObject, Described, NodeObject, PodObject
@@ -102,6 +103,7 @@ class ApiCluster:
         )
         self._bound: Mapping[str, Pod] = {}  # those of the newest view that belong with others, by uid
         self._volumes = VolumeWatch(api, clock, silence)
+        self._addresses = ApiAddressWatch(api, clock, silence)
         self._devices = DeviceWatch(api, clock, silence)
         self._behind = timedelta(0)  # the API server's clock behind ours
         self._starting = threading.Lock()
@@ -198,6 +200,7 @@ class ApiCluster:
         """Follow nothing any more."""
         for watch in (self._nodes, self._pods, self._namespaces, self._budgets, *self._volumes.both):
             watch.close()
+        self._addresses.slices.close()
         self._devices.close()
         self.owners.close()
         self.queue.close()
@@ -214,13 +217,14 @@ class ApiCluster:
                     watch.start()
                 self._budgets.start()
                 self._volumes.start()
+                self._addresses.slices.start()
         if not first:
             self.queue.follow(0.0)
             self._devices.begin(0.0)
             self.owners.follow((pod.owner for pod in self._pods.kept.all()), 0.0)
             return
         until = self._clock.monotonic() + _FIRST_LISTS_SECONDS
-        for each in (*watches, self._budgets, *self._volumes.both):
+        for each in (*watches, self._budgets, *self._volumes.both, self._addresses.slices):
             each.wait(max(0.0, until - self._clock.monotonic()))
         self.queue.follow(max(0.0, until - self._clock.monotonic()))
         self._devices.begin(max(0.0, until - self._clock.monotonic()))
@@ -302,6 +306,7 @@ class ApiCluster:
             queued=self.queue.jobs,
             why_not_stopped=self.queue.why_not_stopped,
             own_uids=self.api.own_uids,
+            api=self._addresses.addresses(),
             disks=self._volumes.disks(self._nodes.kept.all()),
             devices=self._devices.devices(),
         )

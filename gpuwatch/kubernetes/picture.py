@@ -13,6 +13,7 @@ from gpuwatch.kubernetes.calls import DO_NOT_DISRUPT, SCALE_DOWN_DISABLED
 from gpuwatch.kubernetes.claims import Disks
 from gpuwatch.kubernetes.devices import Devices, PodDevices
 from gpuwatch.kubernetes.disruptions import BudgetFacts, refusal
+from gpuwatch.kubernetes.endpoints import ApiAddresses
 from gpuwatch.kubernetes.facts import (
     MACHINE_OWNERS,
     SAFE_TO_EVICT,
@@ -85,6 +86,7 @@ class Picture:
     budgets: Mapping[str, Sequence[BudgetFacts]] = field(default_factory=dict)  # by namespace
     behind: timedelta = timedelta(0)
     own_uids: Collection[str] = ()  # of the controller's own pod
+    api: ApiAddresses = field(default_factory=ApiAddresses)  # where it is served
     disks: Disks = field(default_factory=Disks)
     devices: Devices = field(default_factory=Devices)
     _asked: defaultdict[str | None, set[tuple[str, str]]] = field(default_factory=lambda: defaultdict(set))
@@ -242,7 +244,7 @@ class Picture:
             marked_by=node.annotations.get(MARKED_BY) or None,
             owner=node_owner(node),
             keep=kept_by(node, self.now),
-            vital=why_vital(node, found),
+            vital=why_vital(node, found, self.api),
             disk_data=self.disks.data_on(node, self._asked[node.name] if node.ready else (), self.namespaces),
             gpus=_most(node.gpus, self.devices.gpus_on(node.name)),
             devices=self.devices.on_node(node.name),

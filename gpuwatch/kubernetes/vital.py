@@ -1,11 +1,13 @@
 """Which nodes their cluster, or gpuwatch itself, cannot do without: a control plane, and our own controller's.
 
-A control plane shows in any of three things, for each is missing somewhere: the node's role (labels, and the taints
-that kubeadm leaves where people take the labels away), its static pods, and the pods of a DaemonSet that say so.
+A control plane shows in any of four things, for each is missing somewhere. These are the node's role (labels, and the
+taints that kubeadm leaves where people take the labels away), its static pods, the pods of a DaemonSet that say so, and
+the addresses at which the cluster's API is served.
 """
 
 from collections.abc import Collection, Iterable
 
+from gpuwatch.kubernetes.endpoints import ApiAddresses
 from gpuwatch.kubernetes.facts import NodeFacts, PodFacts
 from gpuwatch.model.kubernetes import Pod
 
@@ -30,7 +32,7 @@ def vital_clause(pod: PodFacts, own_uids: Collection[str], *, daemon: bool) -> s
     return f"the pod {name} is part of the control plane" if _is_control_plane_part(pod, daemon=daemon) else None
 
 
-def why_vital(node: NodeFacts, pods: Iterable[Pod]) -> str | None:
+def why_vital(node: NodeFacts, pods: Iterable[Pod], api: ApiAddresses) -> str | None:
     """Why nobody may empty a node, as a clause; None: it is a worker."""
     for key, value in sorted(node.labels.items()):
         if _is_role(key) or value in _OTHER_LABELS.get(key, ()):
@@ -38,7 +40,8 @@ def why_vital(node: NodeFacts, pods: Iterable[Pod]) -> str | None:
     for taint in node.taints:
         if _is_role(taint.key):
             return f"its taint {taint.key} says that it serves the control plane"
-    return next((pod.vital for pod in pods if pod.vital is not None), None)
+    said = next((pod.vital for pod in pods if pod.vital is not None), None)
+    return said or api.why_vital(node.addresses)
 
 
 def _is_role(key: str) -> bool:

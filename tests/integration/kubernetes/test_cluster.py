@@ -15,6 +15,7 @@ from gpuwatch.kubernetes.settings import KubernetesSettings
 from gpuwatch.model.kubernetes import IDLE_ACTION, OWNER, PROTECT, ClusterView, KubernetesNode, Pod, Target
 from gpuwatch.runtime.clock import ManualClock, SystemClock
 from tests.support.builders.kubernetes import (
+    api_slice_object,
     budget_object,
     custom_kind,
     custom_object,
@@ -315,6 +316,27 @@ def test_the_rights_of_the_table_are_enough(plane: ControlPlane, connect: Connec
 
     assert view.trouble is None
     assert [node.requested_gpus for node in view.nodes] == [1.0]
+
+
+def test_the_node_at_whose_address_the_api_is_served_is_kept(plane: ControlPlane, connect: Connect) -> None:
+    """By the watch as at the last question; who may not read it knows of no node that it is none."""
+    there, other = node_object("gpu-1"), node_object("gpu-2")
+    for node, address in ((there, "10.1.0.13"), (other, "10.1.0.14")):
+        node["status"]["addresses"] = [{"type": "InternalIP", "address": address}]
+    plane.admin.create(there, other, api_slice_object("10.1.0.13"))
+    try:
+        seeing = connect(plane.kubeconfig(plane.service_account("default", role()).token))
+        nodes = {each.name: each.vital for each in seeing.view().nodes}
+        asked = [seeing.node(name) for name in nodes]
+    finally:
+        plane.admin.delete("EndpointSlice", "kubernetes", "default")
+    blind = connect(plane.kubeconfig(plane.service_account("default", role("endpointslices")).token)).view()
+
+    why = "its address 10.1.0.13 serves the cluster's API (EndpointSlice default/kubernetes)"
+    assert nodes == {"gpu-1": why, "gpu-2": None}
+    assert [None if each is None else each.vital for each in asked] == list(nodes.values())
+    assert blind.trouble is None
+    assert all("may serve the cluster's API" in str(each.vital) for each in blind.nodes)
 
 
 def test_a_budget_that_would_refuse_is_seen_and_one_that_may_not_be_read_is_no_trouble(

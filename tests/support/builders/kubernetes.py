@@ -39,6 +39,18 @@ def node_object(
     }
 
 
+def api_slice_object(*addresses: str) -> Object:
+    """The EndpointSlice that API servers keep of themselves."""
+    labels = {"kubernetes.io/service-name": "kubernetes"}
+    return {
+        "apiVersion": "discovery.k8s.io/v1",
+        "kind": "EndpointSlice",
+        "metadata": {"name": "kubernetes", "namespace": "default", "labels": labels},
+        "addressType": "IPv4",
+        "endpoints": [{"addresses": list(addresses)}],
+    }
+
+
 def pod_object(  # noqa: PLR0913  each is a fact of its own
     namespace: str,
     name: str,

@@ -30,6 +30,7 @@ _PLACES = {
     "Ingress": ("/apis/networking.k8s.io/v1", "ingresses"),
     "Job": ("/apis/batch/v1", "jobs"),
     "Namespace": ("/api/v1", "namespaces"),
+    "EndpointSlice": ("/apis/discovery.k8s.io/v1", "endpointslices"),
     "NetworkPolicy": ("/apis/networking.k8s.io/v1", "networkpolicies"),
     "Node": ("/api/v1", "nodes"),
     "Notebook": ("/apis/kubeflow.org/v1", "notebooks"),

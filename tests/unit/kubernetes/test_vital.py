@@ -10,6 +10,7 @@ import msgspec
 import pytest
 
 from gpuwatch.kubernetes.credentials import own_pod
+from gpuwatch.kubernetes.endpoints import ApiAddresses, read_slice, slice_facts
 from gpuwatch.kubernetes.facts import NodeFacts, PodFacts, node_facts, pod_facts
 from gpuwatch.kubernetes.objects import NodeObject, OwnerReference, PodObject
 from gpuwatch.kubernetes.picture import Picture
@@ -41,9 +42,19 @@ def a_pod(namespace: str, name: str, *, daemon: bool = False, **other: Any) -> P
     return found
 
 
-def drawn(node: NodeFacts, *pods: PodFacts, own: tuple[str, ...] = ()) -> KubernetesNode:
-    """The node as the controller knows it; `own` is the uid of its own pod."""
-    picture = Picture(now=_NOW, owners=lambda *_: None, namespaces={}, system_namespaces=(), cluster="k", own_uids=own)
+def drawn(
+    node: NodeFacts, *pods: PodFacts, own: tuple[str, ...] = (), api: ApiAddresses | None = None
+) -> KubernetesNode:
+    """The node as the controller knows it; `own` is the uid of its own pod, `api` where the API is served."""
+    picture = Picture(
+        now=_NOW,
+        owners=lambda *_: None,
+        namespaces={},
+        system_namespaces=(),
+        cluster="k",
+        own_uids=own,
+        api=api or ApiAddresses(),
+    )
     return picture.node(node, [picture.pod(each) for each in pods], ())
 
 
@@ -104,6 +115,51 @@ def test_a_static_pod_of_the_control_plane_keeps_its_node(
 def test_what_only_sounds_like_it_keeps_nothing(pod: PodFacts) -> None:
     """Each node has a proxy, and a database of people's own is asked about by its volumes."""
     assert drawn(a_node(), pod).vital is None
+
+
+def a_slice(*addresses: object) -> bytes:
+    """The EndpointSlice of the API, with one server that is not ready."""
+    endpoint = {"addresses": list(addresses), "conditions": {"ready": False}}
+    meta = {"name": "kubernetes", "namespace": "default", "uid": "u", "resourceVersion": "7"}
+    return json.dumps({"metadata": meta, "addressType": "IPv4", "endpoints": [endpoint], "ports": None}).encode()
+
+
+@pytest.mark.parametrize(
+    ("served", "address", "keeps"),
+    [
+        ("10.1.0.13", "10.1.0.13", True),
+        ("2001:db8::1", "2001:0DB8:0:0::0001", True),
+        ("API-1.example.com", "api-1.example.com", True),
+        ("10.1.0.130", "10.1.0.13", False),
+        ("203.0.113.7", "10.1.0.13", False),
+    ],
+)
+def test_the_node_at_whose_address_the_api_is_served_is_kept(served: str, address: str, *, keeps: bool) -> None:
+    """MicroK8s and k0s: no label, no taint and no pod says it."""
+    found = slice_facts(a_slice(served))
+    node = drawn(replace(a_node(), addresses=("n", address)), api=ApiAddresses(known=found.addresses))
+
+    assert (node.vital is not None) == keeps
+    assert not keeps or f"its address {address} serves the cluster's API" in str(node.vital)
+
+
+def test_where_nobody_knows_where_the_api_is_served_each_node_may_do_it() -> None:
+    """As with the role of an older chart; a sure reason comes first."""
+    api = ApiAddresses(doubt="the API server shows no endpointslices (403)")
+    role = "node-role.kubernetes.io/etcd"
+
+    assert drawn(a_node(), api=api).vital == (
+        "it may serve the cluster's API, for the API server shows no endpointslices (403)"
+    )
+    assert role in str(drawn(a_node({role: "true"}), api=api).vital)
+
+
+def test_a_slice_that_cannot_be_read_is_a_doubt() -> None:
+    """It is there, and nobody knows whose addresses it has."""
+    found = read_slice(a_slice({"ip": "10.1.0.13"}))
+
+    assert found is not None
+    assert (found.addresses, found.doubt is not None) == (frozenset(), True)
 
 
 def test_a_control_plane_in_a_daemon_set_is_told_by_its_label() -> None:
