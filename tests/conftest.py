@@ -13,6 +13,7 @@ from hypothesis import HealthCheck, settings
 from gpuwatch.agent.devices import pid_namespace
 from gpuwatch.agent.devices.nvml import NvmlSource
 from gpuwatch.model.currency import DOLLARS, show_in
+from gpuwatch.money.accounting.scope import count_in
 from gpuwatch.runtime.clock import ManualClock
 from tests.support.builders.fleet import DAYS_LIVED
 from tests.support.builders.sick_gpus import Patient
@@ -119,9 +120,10 @@ def driver(nvml_library: Path, tmp_path: Path) -> StubDriver:
 
 @pytest.fixture(autouse=True)
 def dollars() -> Iterator[None]:
-    """A command that showed another currency leaves the next test in US dollars."""
+    """A command that showed another currency, or counted an account, leaves the next test as a process begins."""
     yield
     show_in(DOLLARS)
+    count_in("fleet")
 
 
 @pytest.fixture

@@ -80,6 +80,26 @@ _AT_A_GLANCE = Row(
             trend=False,
         ),
         stat(
+            "Not ours",
+            "What machines cost that are not enrolled in this fleet, such as another fleet's: in no other figure here "
+            "(`cost.scope`).",
+            f"sum(increase({told('foreign_usd_total', IN_POOL)}[$__range])) or vector(0)",
+            MONEY,
+            width=4,
+            decimals=2,
+            trend=False,
+        ),
+        stat(
+            "Hours without a price",
+            "Machine-hours of which no price is known: they are in no dollars. Set `prices.live`, or their prices in "
+            "`prices.file`.",
+            f"sum(increase({told('billed_unpriced_node_seconds_total', IN_POOL)}[$__range])) / 3600 or vector(0)",
+            "none",
+            width=4,
+            decimals=1,
+            trend=False,
+        ),
+        stat(
             "GPU-hours wasted",
             "Billed GPU-hours seen and of no use, of all billed GPU-hours: a share of time, not of money.",
             f"({_gpu_seconds(WASTED)} or {_gpu_seconds()} * 0) / {_gpu_seconds()}",

@@ -316,10 +316,12 @@ def settings_of(path: Path | None) -> "Settings":
         sys.exit(2)
     from gpuwatch.clouds.named import secret_stores
     from gpuwatch.model.currency import show_in
+    from gpuwatch.money.accounting.scope import count_in
     from gpuwatch.runtime.secrets import use
 
     use(secret_stores(settings.named_clouds))
     show_in(settings.shown_currency)
+    count_in(settings.cost.scope)
     return settings
 
 

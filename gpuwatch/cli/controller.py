@@ -37,6 +37,7 @@ from gpuwatch.model.currency import show_in
 from gpuwatch.model.fleet import Fleet
 from gpuwatch.money import unused
 from gpuwatch.money.accounting.batches import Batches
+from gpuwatch.money.accounting.scope import count_in
 from gpuwatch.money.accounting.store import Meter
 from gpuwatch.money.budgets.tracker import Budgeting
 from gpuwatch.money.prices.open import open_book
@@ -161,6 +162,7 @@ def _rounds(
 ) -> Settings | None:
     """Rounds under these settings until a signal: the sound settings that follow, or None at the end."""
     show_in(settings.shown_currency)
+    count_in(settings.cost.scope)
     with assemble_parts(settings, read_only=False) as made:
         parts = replace(made, memory=memory)
         seen = observers_of(settings, parts)

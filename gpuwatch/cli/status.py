@@ -154,11 +154,12 @@ def _usd(amount: Decimal | None) -> str:
 def totals(page: NodesPage) -> str:
     """`4 nodes, 32 GPUs, $98.32/h; wasted now: $49.16/h (idle $24.58, parked $24.58)`, of the nodes listed."""
     rows = page.nodes
-    running = [row for row in rows if row.activity is not None]
-    gpus = sum(row.gpu_count or 0 for row in running)
+    seen = [row for row in rows if row.activity is not None]
+    running, foreign = [row for row in seen if not row.foreign], [row for row in seen if row.foreign]
+    gpus = sum(row.gpu_count or 0 for row in seen)
     parts = [
         (
-            f"{how_many(len(rows), 'node')}, {len(running)} running with {how_many(gpus, 'GPU')}, "
+            f"{how_many(len(rows), 'node')}, {len(seen)} running with {how_many(gpus, 'GPU')}, "
             f"{format_usd(_sum(running))}/h"
         )
     ]
@@ -169,6 +170,10 @@ def totals(page: NodesPage) -> str:
     unpriced = sum(row.usd_per_hour is None for row in running)
     if unpriced:
         parts.append(f"the price of {unpriced} is not known")
+    if foreign:
+        lacks = sum(row.usd_per_hour is None for row in foreign)
+        more = f", the price of {lacks} is not known" if lacks else ""
+        parts.append(f"not ours, in no sum: {how_many(len(foreign), 'node')}, {format_usd(_sum(foreign))}/h{more}")
     elsewhere = elsewhere_note(row.price_source for row in running)
     return " ".join(filter(None, ("; ".join(parts) + ".", elsewhere, display_currency().note)))
 

@@ -28,6 +28,7 @@ from gpuwatch.clouds.permit import Permit
 from gpuwatch.model.decision import DECISION_TAG, NOTIFIED_TAG
 from gpuwatch.model.fleet import Node, NodeGroup, NodeState
 from gpuwatch.model.stops import StopAnswer
+from gpuwatch.model.usage import FLEET_TAG
 
 __all__ = [
     "FLEET_TAG",
@@ -278,7 +279,6 @@ STOP_AT = "gpuwatch:stop-at"
 WRITABLE_TAGS = frozenset({NOTIFIED_TAG, STOP_AT, DECISION_TAG})
 
 # Tags that people and their tools set, and gpuwatch only reads.
-FLEET_TAG = "gpuwatch:fleet"
 POOL_TAG = "gpuwatch:pool"
 OWNER_TAG = "gpuwatch:owner"
 PROTECT_TAG = "gpuwatch:protect"

@@ -1,7 +1,7 @@
 """One node of a round as people see it: the row of `gpuwatch status`, of the page, of the API and of the demo."""
 
 from collections.abc import Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from datetime import date, datetime, timedelta
 from decimal import Decimal
 from typing import Self
@@ -18,6 +18,7 @@ from gpuwatch.model.fleet import GpuVerdict, Node, NodeState
 from gpuwatch.model.health import Health
 from gpuwatch.model.orders import ITSELF
 from gpuwatch.model.sight import Silence
+from gpuwatch.money.accounting.scope import uncounted_nodes
 from gpuwatch.policies import idle, undone
 from gpuwatch.policies.idle_settings import IdleRules
 from gpuwatch.policies.idle_timeout.answers import regret_sentences
@@ -87,7 +88,8 @@ class NodeRow:
     `activity` is null while the node does not run. `notified_at` is the time of the notice in force. `approval` is null
     if the pool requires none, or there is no notice to approve yet. `stopped` is null unless the node is stopped.
     `cloud` is the cloud's name in the settings; null where they name none. `price_as_of` and `price_source` are the day
-    and the source of `usd_per_hour`.
+    and the source of `usd_per_hour`, which is in no sum of a `foreign` node: it is not enrolled, and `cost.scope` is
+    `fleet`.
     """
 
     id: str
@@ -116,6 +118,7 @@ class NodeRow:
     price_as_of: date | None = None
     price_source: str | None = None
     unreached: str | None = None
+    foreign: bool = False
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -194,10 +197,12 @@ def node_rows(done: Round | PastRound, rules: Rulebook) -> tuple[NodeRow, ...]:
     steps = {step.node_id: step for decision in done.decisions for step in decision.steps}
     refusals = {review.step.node_id: review.refusals for review in done.reviews}
     seen, (late, when) = done.observation, unreached_in(done)
-    return tuple(
+    rows = [
         _row(node, steps[node.id], refusals.get(node.id, ()), seen, rules, unreached_words(steps[node.id], late, when))
         for node in seen.fleet.nodes
-    )
+    ]
+    foreign = uncounted_nodes(seen.fleet)
+    return tuple(replace(row, foreign=True) if row.id in foreign else row for row in rows)
 
 
 def _row(

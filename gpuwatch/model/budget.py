@@ -104,6 +104,8 @@ class BudgetState:
     unpriced_hours: float = 0.0
     assumed_usd: Decimal | None = None  # of these hours at the last known prices; in no other sum
     assumed_types: tuple[str, ...] = ()  # machine types without a price now of which one was known
+    foreign_hours: float = 0.0  # this month, of machines that are not ours and would be in the scope; in no sum
+    foreign_usd: Decimal | None = None  # of those with a known price; None: there are none
     forecast_usd: Decimal | None = None
     lower_usd: Decimal | None = None  # of the 80 % interval; None: the past cannot tell
     upper_usd: Decimal | None = None

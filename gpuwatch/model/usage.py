@@ -36,11 +36,16 @@ MEASURED = JOULES + 1
 GROUPS = (range(GPU), range(GPU, JOULES), range(JOULES, MEASURED), range(MEASURED, MEASURED + 1))
 
 
+FLEET_TAG = "gpuwatch:fleet"  # of a machine: with the name of a fleet it enrols it there
+FOREIGN = "(not ours)"  # among the tags of terms: the mark of machines that are not ours
+
+
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Terms:
     """What a machine was billed under: its labels, and its price with its source. None is an unknown price.
 
-    `cloud` is its name in the settings, "" where they name none; None, as a `provider` of None: not known.
+    `cloud` is its name in the settings, "" where they name none; None, as a `provider` of None: not known. `tags` has
+    FOREIGN where the machine was not ours, with the fleet that its own tag named.
     """
 
     pool: str
@@ -56,6 +61,11 @@ class Terms:
     tags: tuple[tuple[str, str], ...] = ()
     cloud: str | None = None
     provider: str | None = None
+
+    @property
+    def foreign(self) -> str | None:
+        """The fleet that a machine names which was not ours, "" where it named none; None: it was ours."""
+        return next((named for name, named in self.tags if name == FOREIGN), None)
 
 
 # In the place of a namespace: GPUs that no pod requests, and time in which nobody knows which pod had them.

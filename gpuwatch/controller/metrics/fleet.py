@@ -6,6 +6,7 @@ from decimal import Decimal
 from gpuwatch.controller.metrics.state import ROUND, MetricsState, Series, Value, gauge, info
 from gpuwatch.model.activity import State
 from gpuwatch.model.fleet import Node, NodeState
+from gpuwatch.money.accounting.scope import counted_nodes, uncounted_nodes
 from gpuwatch.money.blocked.blocked import HOURS_A_DAY, Money
 
 _OFF = (NodeState.STOPPING, NodeState.STOPPED)
@@ -71,17 +72,29 @@ def _prices(state: MetricsState) -> Iterator[Value]:
 def _spending(state: MetricsState) -> Iterator[Value]:
     """By pool and activity."""
     seen, sums = state.observation, dict[tuple[str, ...], Decimal]()
-    for node in () if seen is None else seen.fleet.nodes:
+    for node in () if seen is None else counted_nodes(seen.fleet):
         key, price = _by_activity(node), None if seen is None else seen.price(node)
         if key is not None and price is not None:
             sums[key] = sums.get(key, Decimal(0)) + price.usd_per_hour
     yield from ((key, float(usd)) for key, usd in sorted(sums.items()))
 
 
+def _foreign_values(state: MetricsState) -> Iterator[Value]:
+    """What machines cost that are not ours, by pool."""
+    seen, sums = state.observation, dict[tuple[str, ...], Decimal]()
+    left_out = frozenset[str]() if seen is None else uncounted_nodes(seen.fleet)
+    for node in () if seen is None or not left_out else seen.fleet.nodes:
+        running = node.id in left_out and node.state is NodeState.RUNNING
+        price = seen.price(node) if seen is not None and running else None
+        if price is not None:
+            sums[node.pool,] = sums.get((node.pool,), Decimal(0)) + price.usd_per_hour
+    yield from ((key, float(usd)) for key, usd in sorted(sums.items()))
+
+
 def _saved_values(state: MetricsState) -> Iterator[Value]:
     """Yield what stops saved, by pool."""
     seen, sums = state.observation, dict[tuple[str, ...], Decimal]()
-    for node in () if seen is None else seen.fleet.nodes:
+    for node in () if seen is None else counted_nodes(seen.fleet):
         off = node.state in _OFF and node.still_billed is None
         ours = seen is not None and off and seen.ledger.own_stop(node) is not None
         price = seen.price(node) if seen is not None and ours else None
@@ -152,6 +165,13 @@ FAMILIES = (
     ),
     gauge(
         "fleet_usd_per_hour", ("pool", "activity"), "What running machines with a known price cost.", ROUND, _spending
+    ),
+    gauge(
+        "fleet_foreign_usd_per_hour",
+        ("pool",),
+        "What running machines cost that are not enrolled in this fleet (`cost.scope`): it is in no other sum.",
+        ROUND,
+        _foreign_values,
     ),
     gauge(
         "fleet_saved_usd_per_hour",

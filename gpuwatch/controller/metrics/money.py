@@ -23,6 +23,14 @@ def count(state: MetricsState, billed: Iterable[Row]) -> None:
                 state.count("billed_gpu_seconds", (pool, use, cloud), seconds)
             if usd:
                 state.count("billed_usd", (pool, use, cloud), usd)
+        apart = {
+            "billed_unpriced_node_seconds": total.unpriced_ms / 1000,
+            "foreign_node_seconds": total.foreign.node_ms / 1000,
+            "foreign_usd": float(total.foreign.usd),
+        }
+        for name, amount in apart.items():
+            if amount:
+                state.count(name, (pool, cloud), amount)
 
 
 def _of_budgets(value: Callable[[BudgetState], Decimal | float | None]) -> Series:
@@ -117,6 +125,19 @@ FAMILIES = (
         "ledger",
     ),
     counter("billed_usd_total", ("pool", "use", "cloud"), "What that cost, where the price is known.", "ledger"),
+    counter(
+        "billed_unpriced_node_seconds_total",
+        ("pool", "cloud"),
+        "Time of machines without a known price: it is in no dollars.",
+        "ledger",
+    ),
+    counter(
+        "foreign_node_seconds_total",
+        ("pool", "cloud"),
+        "Time for which machines were billed that are not enrolled in this fleet (`cost.scope`); in no other sum.",
+        "ledger",
+    ),
+    counter("foreign_usd_total", ("pool", "cloud"), "What that cost, where the price is known.", "ledger"),
     gauge(
         "currency_usd",
         ("currency",),

@@ -51,7 +51,8 @@ class PoolRow:
 class Totals:
     """Sums over the fleet; money only of running machines with a known price, `unpriced` are the others.
 
-    `elsewhere` says where prices are of another region; null: none is.
+    `foreign` are running machines that are not ours: their price is in `usd_per_hour_foreign` alone;
+    `foreign_unpriced` of them have no known price. `elsewhere` says where prices are of another region; null: none is.
     """
 
     nodes: int
@@ -61,6 +62,9 @@ class Totals:
     usd_per_hour: Decimal
     usd_per_hour_not_used: Decimal
     unpriced: int
+    foreign: int
+    usd_per_hour_foreign: Decimal
+    foreign_unpriced: int
     elsewhere: str | None = None
 
 
@@ -144,16 +148,20 @@ class FleetPage:
 
 def totals(done: Round, nodes: Iterable[NodeRow]) -> Totals:
     """Sums over all nodes."""
-    running = [row for row in nodes if row.activity is not None]
+    seen = [row for row in nodes if row.activity is not None]
+    running, foreign = [row for row in seen if not row.foreign], [row for row in seen if row.foreign]
     by_activity = gpus_by_use(done.observation.fleet.nodes)
     return Totals(
         nodes=len(done.observation.fleet.nodes),
-        running=len(running),
+        running=len(seen),
         gpus=sum(by_activity.values()),
         gpus_by_activity={name: by_activity[name] for name in (*(state.value for state in State), OFF)},
         usd_per_hour=_sum(running),
         usd_per_hour_not_used=_sum(row for row in running if row.activity in NOT_USED),
         unpriced=sum(row.usd_per_hour is None for row in running),
+        foreign=len(foreign),
+        usd_per_hour_foreign=_sum(foreign),
+        foreign_unpriced=sum(row.usd_per_hour is None for row in foreign),
         elsewhere=elsewhere_note(row.price_source for row in running),
     )
 
@@ -177,7 +185,7 @@ def pools(done: Round, nodes: tuple[NodeRow, ...], rules: Rulebook) -> Iterator[
             rule=f"{in_force.profile}: {idle.action} after {wait_words(idle)}, "
             f"with {format_duration(idle.grace_period)} notice"
             f"{' and an approval' if asks else ''}",
-            usd_per_hour=_sum(members),
+            usd_per_hour=_sum(row for row in members if not row.foreign),
             target=decision.target,
             clamps=decision.clamps,
             unit=decision.unit,

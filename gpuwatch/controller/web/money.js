@@ -14,12 +14,13 @@ async function askMoney() {
 
 // A share of dollars stands beside dollars; without a price it is one of GPU-hours, and says so. Proven waste comes first.
 function wastedOf(total) {
-  const lacks = total.unpriced_machine_hours ? `; ${total.unpriced_machine_hours.toFixed(1)} machine-hours without a price` : "";
+  const foreign = total.foreign_machine_hours ? `; not ours: ${about(total.usd_foreign)}` : "";
+  const lacks = (total.unpriced_machine_hours ? `; ${total.unpriced_machine_hours.toFixed(1)} machine-hours without a price` : "") + foreign;
   if (total.usd_waste_ratio !== null) {
     const unproven = Number(total.usd_unproven) ? `; use not known: ${about(total.usd_unproven)}` : "";
     return `${about(total.usd_wasted)} wasted, ${percent(total.usd_waste_ratio)} of it${unproven}${lacks}`;
   }
-  if (total.waste_ratio === null) return "nothing is billed yet";
+  if (total.waste_ratio === null) return `nothing is billed yet${foreign}`;
   const unproven = total.unproven_ratio ? `; use of ${percent(total.unproven_ratio)} not known` : "";
   return `${percent(total.waste_ratio)} of the GPU-hours wasted${unproven}${lacks}`;
 }
@@ -28,7 +29,8 @@ function drawMoney() {
   const totals = fleet.totals;
   put($("now-usd"), `${about(totals.usd_per_hour)}/h`);
   const lacks = totals.unpriced ? `; ${count(totals.unpriced, "node")} without a price` : "";
-  put($("now-more"), `${about(totals.usd_per_hour_not_used)}/h not used${lacks}`);
+  const foreign = totals.foreign ? `; not ours: ${count(totals.foreign, "node")}, ${about(totals.usd_per_hour_foreign)}/h` : "";
+  put($("now-more"), `${about(totals.usd_per_hour_not_used)}/h not used${lacks}${foreign}`);
   const oldest = fleet.nodes.reduce((old, node) => node.price_as_of && (!old || node.price_as_of < old.price_as_of) ? node : old, null);
   put($("now-prices"), [oldest && `oldest price: ${ageOf(oldest)}`, totals.elsewhere].filter(Boolean).join(". "));
   for (const name of ["day", "month"]) {

@@ -12,6 +12,7 @@ from gpuwatch.controller.web.fleet_view import PoolRow
 from gpuwatch.model.activity import State
 from gpuwatch.model.decision import Review
 from gpuwatch.model.orders import Pause
+from gpuwatch.money.accounting.scope import CostScope
 from gpuwatch.money.report.progress import ProgressDocument
 
 RoundId = Annotated[int, Meta(ge=1, le=2**53)]
@@ -158,7 +159,8 @@ class RoundPage:
 class CostSum:
     """Billed, what of it was seen and of no use (wasted), and of what nobody knows the use (unproven).
 
-    Money is null where no price is known.
+    Money is null where no price is known. `foreign_…` is of machines that are not ours, and in no other figure; numbers
+    of machines are null by the day.
     """
 
     gpu_hours: float
@@ -170,6 +172,12 @@ class CostSum:
     waste_ratio: float | None
     unproven_ratio: float | None
     unpriced_machine_hours: float
+    unpriced_machines: int | None
+    usd_foreign: Decimal | None
+    foreign_machine_hours: float
+    foreign_gpu_hours: float
+    foreign_unpriced_machine_hours: float
+    foreign_machines: int | None
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -181,11 +189,12 @@ class CostGroup(CostSum):
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class CostPage:
-    """What was billed in [since, until), as far as it was metered."""
+    """What was billed in [since, until), as far as it was metered. `scope` is which machines count (`cost.scope`)."""
 
     since: datetime
     until: datetime
     timezone: str
+    scope: CostScope
     metered_since: datetime | None
     by: str
     groups: tuple[CostGroup, ...]

@@ -95,8 +95,9 @@ def _closed_until(begin: int, rows: Iterable[_Row], limit: int) -> int:
 
 
 def _useful(rows: Iterable[_Row]) -> Iterator[Useful]:
+    """What machines of ours did; a foreign one is in the pool by its tag alone, and its work is another's."""
     for key, terms, amounts in rows:
-        if terms.gpus:
+        if terms.gpus and terms.foreign is None:
             begin = EPOCH + timedelta(seconds=key.begin)
             yield Useful(
                 begin=begin,

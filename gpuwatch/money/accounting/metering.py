@@ -10,7 +10,8 @@ Rules, all of them:
 3. Between rounds more than `silent_after` apart nothing is known. The time is billed where the cloud says that the
    machine ran throughout, and it is `silent`: neither idle nor useful.
 4. What it was used for follows from its agent's reports (`useful_time`).
-5. Billed time has the labels and the price that were seen at its begin.
+5. Billed time has the labels and the price that were seen at its begin, and with them whether the machine was ours
+   (`scope`).
 """
 
 from collections.abc import Callable, Iterator, Mapping
@@ -22,6 +23,7 @@ from gpuwatch.model.decision import Observation
 from gpuwatch.model.fleet import Node, NodeState
 from gpuwatch.model.money import Price
 from gpuwatch.model.usage import GPU, HourKey, Terms, milliseconds
+from gpuwatch.money.accounting.scope import foreign_nodes, mark_tags
 from gpuwatch.money.accounting.slices import Calendar, HourSheet
 from gpuwatch.money.accounting.useful_time import (
     SILENT,
@@ -93,6 +95,7 @@ def meter(
     sheet = HourSheet(calendar, days_until)
     nodes: dict[str, Mark] = {}
     numbered: dict[tuple[object, ...], int] = {}
+    foreign = foreign_nodes(observation.fleet)
     for node in observation.fleet.nodes:
         before = marks.nodes.get(node.id)
         if before is not None and (now <= before.until or node.state is NodeState.UNKNOWN):
@@ -101,7 +104,7 @@ def meter(
         if node.state is NodeState.UNKNOWN:
             continue
         try:
-            mark = mark_of(node, now, _number(node, observation, rules, number, numbered))
+            mark = mark_of(node, now, _number(node, observation, rules, number, numbered, foreign.get(node.id)))
             for stretch in _billed_stretches(before, node, mark, max(marks.began, marks.sealed), rules):
                 _meter(sheet, node, stretch, mark, rules)
         except (ArithmeticError, AttributeError, LookupError, TypeError, ValueError) as error:
@@ -183,10 +186,11 @@ def _number(
     rules: Metering,
     number: Callable[[Terms], int],
     numbered: dict[tuple[object, ...], int],
+    foreign: str | None,
 ) -> int:
     """The number of what the node is billed under from now on; machines that differ in nothing are asked for once."""
     price = observation.price(node)
-    tags = tuple([(name, node.tags[name]) for name in sorted(rules.tags) if name in node.tags])
+    tags = mark_tags(tuple([(name, node.tags[name]) for name in sorted(rules.tags) if name in node.tags]), foreign)
     # A price is one object for all machines that have it.
     place = (node.region, node.instance_type, node.capacity_type, node.known_gpus)
     about = (node.pool, node.owner, node.account, node.cloud, *place, id(price), tags)

@@ -10,6 +10,7 @@ from annotated_types import Ge, MinLen
 
 from gpuwatch.model.setting import STRICT, Contradiction, Setting
 from gpuwatch.money.accounting.metering import Metering
+from gpuwatch.money.accounting.scope import CostScope
 
 _MISSED_ROUNDS = 3
 _SILENT_AFTER_SECONDS = 300.0
@@ -56,6 +57,13 @@ class CostSettings:
             "The machines' tags that are kept with what they cost, for `gpuwatch cost --by tag:KEY`, from then on."
         ),
     ] = ("team", "project", "environment", "cost-center")
+    scope: Annotated[
+        CostScope,
+        Setting(
+            "Which machines count in costs, waste, budgets, forecasts and savings: `fleet`, those that are enrolled in "
+            "this fleet; `account`, all that the clouds show. With `fleet` the others are metered and shown apart."
+        ),
+    ] = "fleet"
     energy: EnergySettings = field(default_factory=EnergySettings)
 
     def metering(self, interval_seconds: float, providers: Mapping[str, str] | None = None) -> Metering:

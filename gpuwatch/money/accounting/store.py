@@ -28,6 +28,7 @@ from gpuwatch.model.usage import AMOUNTS, GPU, Holder, HourKey, Terms, milliseco
 from gpuwatch.money.accounting import held_store
 from gpuwatch.money.accounting.holders import held_rows, rows_by_holder
 from gpuwatch.money.accounting.metering import Marks, Metering, UnmeteredError, meter
+from gpuwatch.money.accounting.scope import counted_terms
 from gpuwatch.money.accounting.slices import Bucket, Calendar
 from gpuwatch.money.accounting.terms import Numbers, all_terms, insert_terms, terms_texts, upsert
 from gpuwatch.money.accounting.totals import Billed
@@ -125,7 +126,7 @@ class SpendBook:
         self._known, self._holders = (self._store.epoch, numbers.known), (self._store.epoch, holders)
         self.latest = _by_terms(rows, numbers.known)
         if parts:
-            by_number = {number: terms for terms, number in numbers.known.items()}
+            by_number = {number: counted_terms(terms) for terms, number in numbers.known.items()}
             self.latest += tuple(held_store.added_rows(parts, by_number))
         return len(rows)
 
@@ -135,7 +136,7 @@ class SpendBook:
         with self._reading() as db:
             found = db.execute(_rows_between(select(*keys, _NODE_MS), since, until).group_by(*keys)).all()
             if any(row.terms not in self._met for row in found):
-                self._met = all_terms(db)
+                self._met = _terms_that_count(db)
         return [
             Billed(begin=row.begin, span=row.span, terms=self._met[row.terms], node_ms=int(row.node_ms))
             for row in found
@@ -144,7 +145,7 @@ class SpendBook:
     def billed_by_namespace(self, since: int, until: int) -> list[Billed]:
         """The part of `billed` that pods of a cluster held, by their namespaces."""
         with self._reading() as db:
-            return held_store.namespaces_billed(db, since, until, all_terms(db))
+            return held_store.namespaces_billed(db, since, until, _terms_that_count(db))
 
     @contextmanager
     def snapshot(self) -> Iterator[None]:
@@ -160,8 +161,9 @@ class SpendBook:
         """Sums of the rows that begin in [since, until) by terms, and by node and time if asked; seconds since 1970."""
         keys = [SPEND.c.terms, *([SPEND.c.node_id] if by_node else []), *([SPEND.c.begin] if by_time else [])]
         with self._reading() as db:
-            terms = all_terms(db)
+            terms = _terms_that_count(db)
             found = db.execute(_rows_between(select(*keys, *_SUMS), since, until).group_by(*keys)).all()
+            machines = {} if by_node or by_time else _apart(db, terms, since, until)
         first = len(keys)
         return [
             Spent(
@@ -169,6 +171,7 @@ class SpendBook:
                 amounts=[int(each) for each in row[first:]],
                 begin=row.begin if by_time else None,
                 node_id=row.node_id if by_node else None,
+                machines=machines.get(row.terms, frozenset()),
             )
             for row in found
         ]
@@ -177,10 +180,10 @@ class SpendBook:
         """The same sums as `rows`, by who held the GPUs in a Kubernetes cluster; those of no cluster have no holder."""
         query = _rows_between(select(SPEND.c.terms, *_SUMS), since, until).group_by(SPEND.c.terms)
         with self._reading() as db:
-            terms, parts = all_terms(db), held_store.sums_by_terms(db, since, until)
-            found = db.execute(query).all()
+            terms, parts = _terms_that_count(db), held_store.sums_by_terms(db, since, until)
+            found, machines = db.execute(query).all(), _apart(db, terms, since, until)
         return [
-            made
+            replace(made, machines=machines.get(row.terms, frozenset()))
             for row in found
             for made in rows_by_holder(terms[row.terms], [int(each) for each in row[1:]], parts.get(row.terms, {}))
         ]
@@ -188,7 +191,7 @@ class SpendBook:
     def each(self, since: int, until: int, *, pool: str | None = None) -> Iterator[tuple[HourKey, Terms, list[int]]]:
         """The rows themselves, in order, a few at a time; those of one pool, if asked."""
         with self._reading() as db:
-            terms, query = all_terms(db), _rows_between(select(SPEND), since, until)
+            terms, query = _terms_that_count(db), _rows_between(select(SPEND), since, until)
             if pool is not None:
                 query = query.where(SPEND.c.terms.in_([number for number, each in terms.items() if each.pool == pool]))
             for row in _stream(db, query):
@@ -348,13 +351,35 @@ def _stream(db: Connection, query: Select[Any]) -> Iterator[Row[Any]]:
     yield from db.execute(ordered.execution_options(yield_per=_ROWS_AT_ONCE))
 
 
+def _terms_that_count(db: Connection) -> dict[int, Terms]:
+    """All terms by number, as the scope of this process takes them."""
+    found = all_terms(db)
+    for number, terms in found.items():
+        found[number] = counted_terms(terms)
+    return found
+
+
+def _apart(db: Connection, terms: dict[int, Terms], since: int, until: int) -> dict[int, frozenset[str]]:
+    """The machines under each terms that are counted: foreign ones, and those without a price."""
+    asked = [number for number, each in terms.items() if each.usd_per_hour is None or each.foreign is not None]
+    if not asked:
+        return {}
+    query = select(SPEND.c.terms, SPEND.c.node_id).where(SPEND.c.terms.in_(asked)).distinct()
+    found: dict[int, set[str]] = {}
+    for row in db.execute(_rows_between(query, since, until)):
+        found.setdefault(row.terms, set()).add(row.node_id)
+    return {number: frozenset(names) for number, names in found.items()}
+
+
 def _by_terms(rows: dict[HourKey, list[int]], numbers: dict[Terms, int]) -> tuple[Spent, ...]:
     """What rows add up to under each terms."""
     sums: dict[int, list[int]] = {}
     for key, amounts in rows.items():
         known = sums.get(key.terms)
         sums[key.terms] = amounts if known is None else list(map(add, known, amounts))
-    return tuple(Spent(terms=terms, amounts=sums[number]) for terms, number in numbers.items() if number in sums)
+    return tuple(
+        Spent(terms=counted_terms(terms), amounts=sums[number]) for terms, number in numbers.items() if number in sums
+    )
 
 
 def _upsert(db: Connection, rows: dict[HourKey, list[int]]) -> None:

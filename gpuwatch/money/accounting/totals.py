@@ -8,6 +8,7 @@ from typing import TypeVar
 
 from gpuwatch.model.money import usd_of_cents, usd_to_the_cent
 from gpuwatch.model.usage import AMOUNTS, GPU, HOUR_MS, JOULES, MEASURED, UNPROVEN, USES, WASTED, Holder, Terms, Use
+from gpuwatch.money.accounting.scope import Foreign
 from gpuwatch.money.accounting.settings import EnergySettings
 from gpuwatch.money.accounting.slices import Calendar
 
@@ -25,13 +26,22 @@ NOT_KNOWN = "(not known)"  # the cloud of what was billed before the ledger kept
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Row:
-    """Amounts under one set of terms; where given, of an hour or a day (seconds since 1970), of a node, of a holder."""
+    """Amounts under one set of terms; where given, of an hour or a day (seconds since 1970), of a node, of a holder.
+
+    `machines` are those of a sum under terms of which they are to be counted: foreign ones, and without a price.
+    """
 
     terms: Terms
     amounts: Sequence[int]
     begin: int | None = None
     node_id: str | None = None
     holder: Holder | None = None
+    machines: frozenset[str] = frozenset()
+
+    @property
+    def named(self) -> frozenset[str]:
+        """The machines that it is known to be of."""
+        return self.machines if self.node_id is None else frozenset((self.node_id,))
 
 
 @dataclass(slots=True)
@@ -39,20 +49,26 @@ class Total:
     """What rows add up to. Money is of machines with a known price; `unpriced_ms` is the time of the others.
 
     Money and GPU time are the sum of three parts: useful, wasted (proven: seen, and of no use) and unproven (nobody
-    knows, or nobody looked).
+    knows, or nobody looked). What foreign machines were billed is in none of it, and stands next to it.
     """
 
     amounts: list[int] = field(default_factory=lambda: [0] * len(AMOUNTS))
     usd_by_use: list[Fraction] = field(default_factory=lambda: [Fraction(0)] * len(USES))
     unpriced_ms: int = 0
     unpriced_kinds: frozenset[str] = frozenset()  # types and regions of machines without a known price
+    unpriced_machines: frozenset[str] = field(default=frozenset(), compare=False)  # as far as rows name them
+    foreign: Foreign = field(default_factory=Foreign)
 
     def add(self, row: Row) -> None:
         """One more row; the money of a machine is divided among the uses as its GPUs' time is."""
+        if row.terms.foreign is not None:
+            self.foreign.add(row.terms, row.amounts, row.named)
+            return
         self.amounts = [mine + its for mine, its in zip(self.amounts, row.amounts, strict=True)]
         if row.terms.usd_per_hour is None:
             self.unpriced_ms += sum(row.amounts[:GPU])
             self.unpriced_kinds |= {f"{row.terms.instance_type} in {row.terms.region}"}
+            self.unpriced_machines |= row.named
             return
         first, parts = (GPU, row.terms.gpus) if row.terms.gpus > 0 else (0, 1)
         of_a_ms = Fraction(row.terms.usd_per_hour) / (HOUR_MS * parts)
@@ -209,6 +225,8 @@ def whole(groups: Iterable[Total]) -> Total:
         made.usd_by_use = [mine + its for mine, its in zip(made.usd_by_use, each.usd_by_use, strict=True)]
         made.unpriced_ms += each.unpriced_ms
         made.unpriced_kinds |= each.unpriced_kinds
+        made.unpriced_machines |= each.unpriced_machines
+        made.foreign.merge(each.foreign)
     return made
 
 
@@ -247,7 +265,8 @@ class TotalDocument:
     `gpu_ms` is milliseconds of GPU time by use, and `billed` is their sum. Wasted is what was seen and of no use (idle,
     parked, stalled, down); unproven is time of which nobody knows the use (unknown, silent): it is no proven waste.
     Ratios are of billed GPU time; `usd_waste_ratio` is `usd_wasted` over `usd`. `unpriced_machine_hours` are in no sum
-    of money.
+    of money. `foreign_…` and `usd_foreign` are of machines that are not ours, and in no other figure; with `cost.scope:
+    account` they are zero. Numbers of machines are null in hours, days and months.
     """
 
     usd: Decimal | None
@@ -260,6 +279,12 @@ class TotalDocument:
     waste_ratio: float | None
     unproven_ratio: float | None
     unpriced_machine_hours: float
+    unpriced_machines: int | None
+    usd_foreign: Decimal | None
+    foreign_machine_hours: float
+    foreign_gpu_hours: float
+    foreign_unpriced_machine_hours: float
+    foreign_machines: int | None
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -277,6 +302,7 @@ def total_documents(
     _, cents = round_parts({name: each.usd for name, each in totals.items()}, _CENT)
     _, wasted = round_parts({name: each.usd_wasted for name, each in totals.items()}, _CENT)
     _, unproven = round_parts({name: each.usd_unproven for name, each in totals.items()}, _CENT)
+    _, foreign = round_parts({name: each.foreign.usd for name, each in totals.items()}, _CENT)
     return tuple(
         kind(
             usd=None if each.unpriced else usd_of_cents(cents[name]),
@@ -289,10 +315,21 @@ def total_documents(
             waste_ratio=each.waste_ratio,
             unproven_ratio=each.unproven_ratio,
             unpriced_machine_hours=each.unpriced_ms / HOUR_MS,
+            unpriced_machines=_number(each.unpriced_machines, each.unpriced_ms),
+            usd_foreign=None if each.foreign.unpriced else usd_of_cents(foreign[name]),
+            foreign_machine_hours=each.foreign.node_ms / HOUR_MS,
+            foreign_gpu_hours=each.foreign.gpu_ms / HOUR_MS,
+            foreign_unpriced_machine_hours=each.foreign.unpriced_ms / HOUR_MS,
+            foreign_machines=_number(each.foreign.machines, each.foreign.node_ms),
             **more(name),
         )
         for name, each in totals.items()
     )
+
+
+def _number(named: frozenset[str], ms: int) -> int | None:
+    """How many machines there are; None where rows do not name them."""
+    return len(named) if named or not ms else None
 
 
 def total_document(kind: Callable[..., Document], total: Total, **more: object) -> Document:

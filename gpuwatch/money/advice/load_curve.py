@@ -89,5 +89,6 @@ def _begin(row: tuple[HourKey, Terms, list[int]]) -> int:
 
 
 def _rows(spend: SpendBook) -> Iterator[tuple[HourKey, Terms, list[int]]]:
+    """Those of machines that count."""
     began = spend.began()
-    return iter(()) if began is None else spend.each(0, 2**40)
+    return (row for row in (() if began is None else spend.each(0, 2**40)) if row[1].foreign is None)

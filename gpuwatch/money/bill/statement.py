@@ -1,7 +1,7 @@
 """`gpuwatch cost reconcile`: a bill's file compared with the ledger."""
 
 from collections.abc import Iterable, Iterator, Mapping, Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from datetime import date, timedelta
 from decimal import Decimal
 from fractions import Fraction
@@ -10,6 +10,7 @@ from zoneinfo import ZoneInfo
 
 from gpuwatch.ledger import Ledger
 from gpuwatch.model.money import format_usd, usd_to_the_cent
+from gpuwatch.money.accounting.scope import unmark_terms
 from gpuwatch.money.accounting.slices import Calendar
 from gpuwatch.money.accounting.store import SpendBook
 from gpuwatch.money.accounting.totals import NOT_KNOWN, Total, cloud_name
@@ -46,7 +47,8 @@ def compare_bill(
     """Read the bill once, a line at a time, then the ledger's rows of its days; those of `cloud`, if it is one's bill.
 
     `names` are the ids of machines by the names that a bill may have for them instead (`machine_names`). What was
-    metered before the ledger knew clouds counts where the bill has its machine.
+    metered before the ledger knew clouds counts where the bill has its machine. Foreign machines count as ours do:
+    the bill has them.
 
     Raises:
         BillError: the file cannot be read as a bill.
@@ -68,7 +70,7 @@ def compare_bill(
         if cloud not in {None, home} and not (home == NOT_KNOWN and row.node_id in billed):
             continue
         day = calendar.local((row.begin or 0) * 1000).date()
-        metered.setdefault((row.node_id or "", day), Total()).add(row)
+        metered.setdefault((row.node_id or "", day), Total()).add(replace(row, terms=unmark_terms(row.terms)))
     began = spend.began()
     begun = None if began is None else calendar.local(began).date()
     return Compared(

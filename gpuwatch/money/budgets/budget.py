@@ -28,6 +28,7 @@ from gpuwatch.model.duration import format_time
 from gpuwatch.model.fleet import Node, NodeState
 from gpuwatch.model.money import Price, elsewhere_note, format_usd
 from gpuwatch.model.usage import HOUR_MS, Terms
+from gpuwatch.money.accounting.scope import Foreign, counted_nodes, counted_scope
 from gpuwatch.money.accounting.totals import Billed
 from gpuwatch.money.budgets.settings import Budget
 from gpuwatch.money.budgets.unpriced import Kind, LastPrice, Unpriced, kind_of, without_price
@@ -83,9 +84,26 @@ class Past:
 
 
 def rows_in_scope(budget: Budget, rows: Iterable[Billed]) -> list[Billed]:
-    """The rows in a budget's scope."""
+    """The rows in a budget's scope; what foreign machines were billed is in none."""
     scope = budget.scope
-    return [row for row in rows if _is_in_scope(scope, row.terms, row.namespace)]
+    return [row for row in rows if row.terms.foreign is None and _is_in_scope(scope, row.terms, row.namespace)]
+
+
+def foreign_in_scope(budget: Budget, rows: Iterable[Billed], month: Month) -> Foreign:
+    """What of this month foreign machines were billed that the scope would hold if they were ours."""
+    begin, scope, found = int(month.begin.timestamp()), budget.scope, Foreign()
+    for row in rows:
+        if row.begin >= begin and row.terms.foreign is not None and _is_in_scope(scope, row.terms, row.namespace):
+            found.add(row.terms, (round(row.node_ms),), frozenset())
+    return found
+
+
+def with_foreign(state: BudgetState, *found: Foreign) -> BudgetState:
+    """The state with what foreign machines were billed, which is in none of its sums."""
+    hours = sum(each.node_ms for each in found) / HOUR_MS
+    if not hours:
+        return state
+    return replace(state, foreign_usd=_cents(sum((each.usd for each in found), Fraction(0))), foreign_hours=hours)
 
 
 def _is_in_scope(scope: Scope, terms: Terms, namespace: str | None) -> bool:
@@ -101,7 +119,10 @@ def unnamed_time(budget: Budget, rows: Iterable[Billed], month: Month) -> int:
     return sum(
         round(row.node_ms)
         for row in rows
-        if row.begin >= begin and not row.terms.cloud and _is_in_scope(scope, row.terms, row.namespace)
+        if row.begin >= begin
+        and not row.terms.cloud
+        and row.terms.foreign is None
+        and _is_in_scope(scope, row.terms, row.namespace)
     )
 
 
@@ -112,8 +133,9 @@ def past(rows: Iterable[Billed], month: Month, ahead: MonthEnd | None, unnamed_m
 
 
 def price_running(observation: Observation) -> Priced:
-    """What runs now, and what ran when its cloud last showed it, each with its price where that is known."""
-    running = [node for node in observation.fleet.nodes if NodeState.RUNNING in {node.state, node.last_shown}]
+    """What counts and runs now, or ran when its cloud last showed it, each with its price where that is known."""
+    nodes = counted_nodes(observation.fleet)
+    running = [node for node in nodes if NodeState.RUNNING in {node.state, node.last_shown}]
     return [(node, observation.price(node)) for node in running]
 
 
@@ -312,6 +334,8 @@ def _notes(month: Month, known: Past) -> list[str]:
     notes = [] if known.ahead is None else list(known.ahead.warnings)
     if month.began is None:
         return ["nothing has been metered yet"]
+    if counted_scope() == "account":
+        notes.append("it counts all machines that the clouds show, whosever they are (cost.scope: account)")
     if month.began > month.begin:
         notes.append(f"metered from {format_time(month.began)} on: what was spent earlier this month is not in it")
     if known.unnamed_ms:

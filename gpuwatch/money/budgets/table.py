@@ -103,6 +103,10 @@ def _budget_lines(each: BudgetState, at: datetime) -> list[str]:
         lines.append(f"{machines} without a price: {left:,.1f} more machine-hours until the month ends, in no forecast")
     if each.change is not None:
         lines.append(f"the fleet has changed: {each.change}")
+    if each.foreign_hours:
+        cost = "without a known price" if each.foreign_usd is None else format_usd(each.foreign_usd)
+        hours = f"{each.foreign_hours:.1f} machine-hours ({cost}) of machines that are not enrolled"
+        lines.append(f"not in it: {hours}; `cost.scope: account` counts them")
     by = [f"as usual: by {each.method}, and how long such machines usually run"] if each.method else []
     return [*lines, *by, *each.notes]
 

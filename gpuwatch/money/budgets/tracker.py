@@ -16,6 +16,7 @@ from gpuwatch.model.budget import Basis, BudgetState
 from gpuwatch.model.decision import Observation
 from gpuwatch.model.money import format_usd
 from gpuwatch.model.usage import milliseconds
+from gpuwatch.money.accounting.scope import Foreign
 from gpuwatch.money.accounting.slices import Calendar
 from gpuwatch.money.accounting.store import SpendBook
 from gpuwatch.money.accounting.totals import Billed
@@ -25,6 +26,7 @@ from gpuwatch.money.budgets.budget import (
     Month,
     Past,
     forecast,
+    foreign_in_scope,
     past,
     price_running,
     rows_in_scope,
@@ -32,6 +34,7 @@ from gpuwatch.money.budgets.budget import (
     unknown,
     unnamed_time,
     with_crossings,
+    with_foreign,
 )
 from gpuwatch.money.budgets.settings import Budget
 from gpuwatch.money.budgets.unpriced import Kind, LastPrice, last_prices
@@ -63,6 +66,7 @@ class Budgeting:
     _past: dict[str, Past] = field(default_factory=dict)
     _unseen: frozenset[int] = frozenset()  # days before the hour under way, 1 is the last
     _last: dict[Kind, LastPrice] = field(default_factory=dict)
+    _foreign: dict[str, Foreign] = field(default_factory=dict)
     _before: dict[str, BudgetState] = field(default_factory=dict)
 
     def __post_init__(self) -> None:
@@ -99,6 +103,7 @@ class Budgeting:
         running, made = price_running(observation), []
         for name, budget in self.budgets.items():
             found = state(name, budget, month, self._past[name], rows_in_scope(budget, rows), running, self._last)
+            found = with_foreign(found, self._foreign[name], foreign_in_scope(budget, rows, month))
             found = with_crossings(found, budget, self._before.get(name), now)
             if self.logs_crossings:
                 self._log_crossings(found)
@@ -126,6 +131,7 @@ class Budgeting:
             )
             for name, budget in self.budgets.items()
         }
+        self._foreign = {name: foreign_in_scope(each, self._rows, month) for name, each in self.budgets.items()}
         self._last = last_prices(self._rows)
         self._unseen = self._unseen_days(edge)
         self._due = list(self.budgets)

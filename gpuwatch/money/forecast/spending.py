@@ -11,6 +11,7 @@ from gpuwatch.money.forecast.series import DAY_SECONDS, HOUR_SECONDS, MONTH_SECO
 _HOUR = 3600
 _HOUR_MS = 3_600_000
 _MOST_KINDS = 3
+_COUNT_ALL = "enrol them, or set cost.scope: account to count all machines"
 _SET_PRICES = "set prices.live, or their prices in prices.file"
 
 
@@ -18,7 +19,7 @@ def spending(spend: SpendBook, step_seconds: float = DAY_SECONDS, pool: str | No
     """Dollars of each step that is over, at the prices of then.
 
     An hour in which no running machine had a price is not known, and no zero, and so is one without a row and without a
-    round; what sums lack is among the notes.
+    round; what sums lack is among the notes. What foreign machines were billed is in no sum.
 
     Args:
         spend: what was billed.
@@ -29,9 +30,12 @@ def spending(spend: SpendBook, step_seconds: float = DAY_SECONDS, pool: str | No
         ValueError: nothing is metered, no step is over, no machine of that pool is metered, or none has a price.
 
     """
-    began, rows = spend.began(), spend.billed_time(0, 2**40)
-    if began is None or not rows:
+    began, everything = spend.began(), spend.billed_time(0, 2**40)
+    if began is None or not everything:
         raise ValueError("nothing is metered yet; let `gpuwatch controller` run, or give --csv")
+    rows = [row for row in everything if row.terms.foreign is None]
+    if not rows:
+        raise ValueError(f"only machines that are not enrolled are metered; {_COUNT_ALL}")
     pools = sorted({row.terms.pool for row in rows})
     if pool is not None and pool not in pools:
         raise ValueError(f"no machine of pool {pool} is metered; expected --pool with one of {', '.join(pools)}")
@@ -67,7 +71,8 @@ def spending(spend: SpendBook, step_seconds: float = DAY_SECONDS, pool: str | No
     sums = [None if mean is None else mean * length for mean, length in zip(made.values, lengths, strict=True)]
     elsewhere = (elsewhere_note(row.terms.price_source for row in mine) or "").removesuffix(".")
     down = [f"{unseen} hours had no round: what ran then is not known"] if unseen else []
-    notes = (*_unpriced_notes(unpriced), *down, *made.notes, *filter(None, [elsewhere]))
+    foreign = [row for row in everything if row.terms.foreign is not None and pool in {None, row.terms.pool}]
+    notes = (*_unpriced_notes(unpriced), *_foreign_notes(foreign), *down, *made.notes, *filter(None, [elsewhere]))
     return Series(start=made.start, step_seconds=step_seconds, values=tuple(sums), notes=notes)
 
 
@@ -90,6 +95,13 @@ def _unseen_hours(spend: SpendBook, rows: Sequence[Billed], first: int, last: in
 
 def _utc(hour: int) -> datetime:
     return datetime.fromtimestamp(hour * _HOUR, UTC)
+
+
+def _foreign_notes(rows: Sequence[Billed]) -> Iterator[str]:
+    """What is not ours, with what to do."""
+    hours = sum(row.node_ms for row in rows) / _HOUR_MS
+    if hours:
+        yield f"{hours:,.1f} machine-hours of machines that are not enrolled are in no sum; {_COUNT_ALL}"
 
 
 def _unpriced_notes(rows: Sequence[Billed]) -> Iterator[str]:

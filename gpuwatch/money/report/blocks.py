@@ -4,6 +4,7 @@ from dataclasses import dataclass
 from typing import ClassVar
 
 from gpuwatch.model.money import cents_of, format_cents, format_usd
+from gpuwatch.model.readable import how_many
 from gpuwatch.model.usage import HOUR_MS
 from gpuwatch.money.accounting.totals import Total
 
@@ -128,9 +129,24 @@ def unpriced_note(total: Total) -> str:
     named = sorted(total.unpriced_kinds)
     more = f" and {len(named) - _MOST_KINDS} more kinds" if len(named) > _MOST_KINDS else ""
     kinds = f" ({', '.join(named[:_MOST_KINDS])}{more})" if named else ""
+    machines = len(total.unpriced_machines)
+    of_machines = f" of {how_many(machines, 'machine')}" if machines else ""
     return (
-        f"{total.unpriced_ms / HOUR_MS:,.1f} machine-hours have no known price{kinds}: they are in no sum of money "
-        "(+?). Set `prices.live: true`, or their prices in `prices.file`."
+        f"{total.unpriced_ms / HOUR_MS:,.1f} machine-hours{of_machines} have no known price{kinds}: they are in no sum "
+        "of money (+?). Set `prices.live: true`, or their prices in `prices.file`."
+    )
+
+
+def foreign_note(total: Total) -> str:
+    """What is not ours, as a sentence with what to do."""
+    found = total.foreign
+    machines = f" of {how_many(len(found.machines), 'machine')}" if found.machines else ""
+    cost = "without a known price" if found.unpriced else f"{format_usd(found.usd)}{'+?' if found.unpriced_ms else ''}"
+    fleets = sorted(found.fleets)
+    named = f", or of fleet {' and '.join(fleets)}" if fleets else ""
+    return (
+        f"Not ours: {found.node_ms / HOUR_MS:,.1f} machine-hours{machines}, {cost} (not enrolled{named}), in no sum. "
+        "Enrol them with the tag `gpuwatch:fleet`, or set `cost.scope: account` to count all machines."
     )
 
 

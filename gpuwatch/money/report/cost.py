@@ -8,6 +8,7 @@ from fractions import Fraction
 from gpuwatch.model.currency import Currency, display_currency
 from gpuwatch.model.money import elsewhere_note, format_usd
 from gpuwatch.model.usage import HOUR_MS, USES
+from gpuwatch.money.accounting.scope import CostScope, counted_scope
 from gpuwatch.money.accounting.settings import EnergySettings
 from gpuwatch.money.accounting.slices import Calendar
 from gpuwatch.money.accounting.store import SpendBook
@@ -15,6 +16,7 @@ from gpuwatch.money.accounting.totals import (
     BY_HOLDER,
     Energy,
     Named,
+    Row,
     Total,
     TotalDocument,
     energy,
@@ -25,11 +27,12 @@ from gpuwatch.money.accounting.totals import (
     totals,
     whole,
 )
-from gpuwatch.money.report.blocks import unpriced_note, unproven_note, usd
+from gpuwatch.money.report.blocks import foreign_note, unpriced_note, unproven_note, usd
 from gpuwatch.money.report.period import Period
 from gpuwatch.money.unused import UnusedDocument
 from gpuwatch.runtime.table import align_rows
 
+_SCOPES: dict[CostScope, str] = {"fleet": "", "account": " All machines of the accounts count (cost.scope: account)."}
 _LEAST_ASKED = ("silent", "unknown", "down", "stalled", "parked")
 _OLD_DAYS = 90
 _MANY_MS = 1000 * HOUR_MS  # from there on tenths of an hour, below hundredths
@@ -80,12 +83,17 @@ def cost_report(spend: SpendBook, period: Period, by: str) -> Report:
         period=period,
         by=by,
         groups=groups,
-        whole=whole(groups.values()),
+        whole=whole((groups if by != "day" else totals(spend.rows(period.since, period.until), _one_group)).values()),
         began=spend.began(),
         cut=spend.cut(period.since, period.until),
         prices=(min(days), max(days)) if days else None,
         elsewhere=elsewhere_note(row.terms.price_source for row in rows),
     )
+
+
+def _one_group(_: Row) -> str:
+    """Rows by day do not name their machines; those of the whole period do."""
+    return ""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -105,12 +113,14 @@ class CostDocument:
     """What was billed from `since` to before `until`.
 
     `metered_since` is null before the first metering. `cut`: a row lies across an end of the period. `wrong` are totals
-    that differ from their single rows (`--explain`). `unused` is null without `--unused`.
+    that differ from their single rows (`--explain`). `unused` is null without `--unused`. `scope` is which
+    machines count (`cost.scope`).
     """
 
     since: datetime
     until: datetime
     timezone: str
+    scope: CostScope
     metered_since: datetime | None
     cut: bool
     by: str
@@ -130,6 +140,7 @@ def cost_document(report: Report, factors: EnergySettings) -> CostDocument:
         since=_time(report.period.since * 1000),
         until=_time(report.period.until * 1000),
         timezone=report.period.zone.key,
+        scope=counted_scope(),
         metered_since=None if report.began is None else _time(report.began),
         cut=report.cut,
         by=report.by,
@@ -149,8 +160,9 @@ def as_text(report: Report, factors: EnergySettings) -> str:
     """A table with the dearest first, and what is to be known about it."""
     if report.began is None:
         return "Nothing is metered yet; `gpuwatch controller` does it from its first round on."
+    about = f"Billed {report.period} ({report.period.zone.key}), by {report.by}; metered since {_utc(report.began)}."
     lines = [
-        f"Billed {report.period} ({report.period.zone.key}), by {report.by}; metered since {_utc(report.began)}.",
+        about + _SCOPES[counted_scope()],
         "",
         *(table := _table(report)),
         "",
@@ -174,6 +186,8 @@ def notes(total: Total) -> list[str]:
         lines.append(unproven_note(total))
     if total.unpriced_ms:
         lines.append(unpriced_note(total))
+    if total.foreign.node_ms:
+        lines.append(foreign_note(total))
     return lines
 
 
@@ -191,17 +205,18 @@ def _age(report: Report) -> list[str]:
 
 
 def _table(report: Report) -> list[str]:
-    """Each column adds up to its last cell."""
-    columns = {"billed": {name: Fraction(each.gpu_ms) for name, each in report.groups.items()}}
+    """Each column adds up to its last cell; a group of foreign machines alone is no row."""
+    groups = {name: each for name, each in report.groups.items() if each.node_ms or not each.foreign.node_ms}
+    columns = {"billed": {name: Fraction(each.gpu_ms) for name, each in groups.items()}}
     for use in USES:
-        columns[use.value] = {name: Fraction(each.gpu_ms_by_use[use]) for name, each in report.groups.items()}
+        columns[use.value] = {name: Fraction(each.gpu_ms_by_use[use]) for name, each in groups.items()}
     digits = 1 if report.whole.gpu_ms >= _MANY_MS else 2
     hours = {head: round_parts(column, Fraction(HOUR_MS, 10**digits)) for head, column in columns.items()}
-    cost = round_parts({name: each.usd for name, each in report.groups.items()}, display_currency().cent)
-    wasted = round_parts({name: each.usd_wasted for name, each in report.groups.items()}, display_currency().cent)
-    unproven = round_parts({name: each.usd_unproven for name, each in report.groups.items()}, display_currency().cent)
+    cost = round_parts({name: each.usd for name, each in groups.items()}, display_currency().cent)
+    wasted = round_parts({name: each.usd_wasted for name, each in groups.items()}, display_currency().cent)
+    unproven = round_parts({name: each.usd_unproven for name, each in groups.items()}, display_currency().cent)
     rows = [[report.by, *columns, "no use", "cost", "wasted", "of cost", "unproven"]]
-    for name, each in sorted(report.groups.items(), key=lambda item: (-item[1].usd, -item[1].gpu_ms, item[0])):
+    for name, each in sorted(groups.items(), key=lambda item: (-item[1].usd, -item[1].gpu_ms, item[0])):
         cells = [f"{parts[name] / 10**digits:,.{digits}f}" for _, parts in hours.values()]
         rows.append([name, *cells, *_money(each, cost[1][name], wasted[1][name], unproven[1][name])])
     cells = [f"{total / 10**digits:,.{digits}f}" for total, _ in hours.values()]

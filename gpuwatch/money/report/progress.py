@@ -161,8 +161,9 @@ def _pairs(early: Iterable[Row], late: Iterable[Row], of: Callable[[Terms], _Nam
     """By name, what wasted the most at first before the others."""
     found: dict[_Name, Pair] = {}
     for row in early:
-        found.setdefault(of(row.terms), Pair(first=Total(), last=Total())).first.add(row)
-    for row in late:
+        if row.terms.foreign is None:
+            found.setdefault(of(row.terms), Pair(first=Total(), last=Total())).first.add(row)
+    for row in (each for each in late if each.terms.foreign is None):
         found.setdefault(of(row.terms), Pair(first=Total(), last=Total())).last.add(row)
     return dict(sorted(found.items(), key=lambda item: (-item[1].first.usd_wasted, -item[1].last.usd_wasted, item[0])))
 

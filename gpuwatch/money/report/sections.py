@@ -6,6 +6,7 @@ from fractions import Fraction
 from gpuwatch.model.currency import display_currency
 from gpuwatch.model.duration import format_duration
 from gpuwatch.model.money import cents_of, elsewhere_note, format_cents, format_usd
+from gpuwatch.model.readable import how_many
 from gpuwatch.model.usage import HOUR_MS, Use
 from gpuwatch.money.accounting.totals import TAG, Total, round_parts, whole
 from gpuwatch.money.report import fleet_sections, money_sections
@@ -18,6 +19,7 @@ from gpuwatch.money.report.blocks import (
     Table,
     Words,
     bar_of,
+    foreign_note,
     percent,
     unpriced_note,
     usd,
@@ -44,8 +46,10 @@ def headline(report: Report) -> str:
     if report.facts.began is None:
         return "Nothing is metered yet; the controller does it from its first round on."
     if not report.whole.node_ms:
+        if report.whole.foreign.node_ms:
+            return f"No machine of this fleet was billed. {foreign_note(report.whole)}"
         return "No machine was billed."
-    machines = len({line.name for line in report.slices["node"]})
+    machines = len({line.name for line in report.slices["node"] if line.total.node_ms})
     waste, unproven = report.whole.waste_ratio, report.whole.usd_unproven
     sentence = f"{machines:,} machine{'s' if machines != 1 else ''} cost {usd(report.whole, report.cents)}"
     of_cost = report.whole.usd_waste_ratio
@@ -86,6 +90,7 @@ def figures(report: Report) -> Figures:
         Figure("Cost", usd(total, report.cents), against(report)),
         Figure("Wasted", usd(total, report.wasted_cents), _wasted_part(total)),
         *_unproven_figure(total),
+        *_foreign_figure(total),
         Figure("Saved (estimate)", f"{format_usd(saved.whole.usd)}{lacking}", stops),
         Figure("Useful", useful, f"of {total.gpu_ms / HOUR_MS:,.1f} GPU-hours"),
     ]
@@ -107,6 +112,14 @@ def _unproven_figure(total: Total) -> Iterator[Figure]:
     """Next to the waste, never in it."""
     if total.unproven_ms:
         yield Figure("Use not known", usd(total, cents_of(total.usd_unproven)), "no proven waste")
+
+
+def _foreign_figure(total: Total) -> Iterator[Figure]:
+    """What the foreign machines cost, which is in no other figure."""
+    found = total.foreign
+    if found.node_ms:
+        value = "unknown" if found.unpriced else f"{format_usd(found.usd)}{'+?' if found.unpriced_ms else ''}"
+        yield Figure("Not ours", value, f"{how_many(len(found.machines), 'machine')}, in no sum")
 
 
 def _wasted_part(total: Total) -> str:
@@ -149,6 +162,8 @@ def _doubts(report: Report) -> Iterator[Part]:
             notes.append(f"Of {ms / HOUR_MS:,.1f} GPU-hours {words}; they are no proven waste ({use.value}).")
     if report.whole.unpriced_ms:
         notes.append(unpriced_note(report.whole))
+    if report.whole.foreign.node_ms:
+        notes.append(foreign_note(report.whole))
     notes += filter(None, [elsewhere_note(row.terms.price_source for row in facts.nodes)])
     if facts.cut:
         notes.append("A row lies across the begin or the end of these days; it counts to those in which it begins.")
@@ -175,7 +190,11 @@ def _waste(report: Report) -> Iterator[Part]:
 
 
 def _slice(caption: str, by: str, found: Sequence[Line], report: Report) -> Table:
-    """The worst of them, and the others in one row: in each column the rows add up to the last one."""
+    """The worst of them, and the others in one row: in each column the rows add up to the last one.
+
+    What has foreign machines alone is not among them.
+    """
+    found = [line for line in found if line.total.node_ms or not line.total.foreign.node_ms]
     hours = [
         round_parts({line.name: Fraction(ms(line.total)) for line in found}, _TENTH_HOUR) for ms in _COLUMNS.values()
     ]

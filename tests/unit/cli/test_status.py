@@ -76,12 +76,13 @@ def test_an_agents_failure_is_one_word() -> None:
 
 
 def test_the_totals_add_up() -> None:
-    """Of the nodes that are listed: money per hour, and what of it does nothing, by state."""
+    """Of the nodes that are listed and ours: money per hour, and what of it does nothing, by state."""
     usd = Decimal("0.8048")
 
     assert status.totals(PAGE) == (
-        f"7 nodes, 7 running with 7 GPUs, ${7 * usd:.2f}/h; "
-        f"wasted now: ${4 * usd:.2f}/h (parked ${usd:.2f}, idle ${3 * usd:.2f})."
+        f"7 nodes, 7 running with 7 GPUs, ${6 * usd:.2f}/h; "
+        f"wasted now: ${3 * usd:.2f}/h (parked ${usd:.2f}, idle ${2 * usd:.2f}); "
+        f"not ours, in no sum: 1 node, ${usd:.2f}/h."
     )
     unpriced = replace(PAGE, nodes=tuple(replace(row, usd_per_hour=None) for row in PAGE.nodes[:2]))
     assert status.totals(unpriced) == (

@@ -57,9 +57,12 @@ def test_the_fleet_is_told_with_sums_and_money(site: Site) -> None:
         "running": 4,
         "gpus": 5,
         "gpus_by_activity": {"busy": 1, "occupied": 0, "parked": 0, "stalled": 0, "idle": 3, "unknown": 0, "off": 1},
-        "usd_per_hour": "22.688",
-        "usd_per_hour_not_used": "17.016",
+        "usd_per_hour": "17.016",
+        "usd_per_hour_not_used": "11.344",
         "unpriced": 0,
+        "foreign": 1,
+        "usd_per_hour_foreign": "5.672",
+        "foreign_unpriced": 0,
         "elsewhere": None,
     }
     assert [pool["name"] for pool in result["pools"]] == ["default", "training"]
@@ -178,7 +181,7 @@ def test_past_rounds_are_listed_and_told(site: Site) -> None:
 
 
 def test_money_is_what_was_metered(site: Site) -> None:
-    """After an hour four machines of $5.672 have been billed for it; parts add up to the whole."""
+    """After an hour three machines of $5.672, and one that is not ours, have been billed; parts add up to the whole."""
     for _ in range(60):
         site.round()
     today, month = (site.ask(f"/api/v1/cost?period={period}&by=node").json for period in ("today", "month"))
@@ -186,7 +189,8 @@ def test_money_is_what_was_metered(site: Site) -> None:
     assert today["total"] == month["total"]
     assert sum(Decimal(group["usd"]) for group in today["groups"]) == Decimal(today["total"]["usd"])
     assert today["total"]["machine_hours"] == sum(group["machine_hours"] for group in today["groups"])
-    assert Decimal("11.34") <= Decimal(today["total"]["usd"]) <= Decimal("22.69")  # two were stopped meanwhile
+    assert Decimal("5.67") <= Decimal(today["total"]["usd"]) <= Decimal("17.02")  # two were stopped meanwhile
+    assert Decimal("5.57") <= Decimal(today["total"]["usd_foreign"]) <= Decimal("5.68")
 
 
 def test_savings_are_those_of_the_report(site: Site) -> None:

@@ -11,10 +11,13 @@ from zoneinfo import ZoneInfo
 import pytest
 
 from dashboards.source import cost as board
+from gpuwatch.cli import status
 from gpuwatch.controller.metrics import ControllerMetrics
+from gpuwatch.controller.node_row import nodes_page
 from gpuwatch.model.activity import State
 from gpuwatch.model.fleet import NodeReport
 from gpuwatch.model.money import Price
+from gpuwatch.money.accounting.scope import count_in
 from gpuwatch.money.accounting.settings import CostSettings, EnergySettings
 from gpuwatch.money.accounting.store import SpendBook
 from gpuwatch.money.accounting.totals import Row
@@ -34,13 +37,19 @@ ODD = Price(usd_per_hour=Decimal("21.957642"), source="test", as_of=NOW.date())
 
 @pytest.fixture(scope="module")
 def site() -> Iterator[Site]:
-    """Two hours of a busy, an idle and a parked machine, one without an agent and one without a price."""
+    """Two hours of a busy, an idle and a parked machine, one without an agent, one without a price, and three others.
+
+    These are not ours: another fleet's, one that nobody enrolled, and one of them without a price.
+    """
     desk = Desk(prices={"g6.xlarge": PRICE, "p4d.24xlarge": ODD})
     desk.fleet.put(a_node("i-busy", State.BUSY, 60.0, owner="ann", instance_type="p4d.24xlarge"))
     desk.fleet.put(a_node("i-idle", held=60.0, pool="training", protected="its owner wants it"))
     desk.fleet.put(a_node("i-parked", State.PARKED, 60.0, owner="ann"))
     desk.fleet.put(replace(a_node("i-silent", instance_type="p4d.24xlarge"), signal=NodeReport()))
     desk.fleet.put(a_node("i-odd", State.BUSY, 60.0, instance_type="unheard.of"))
+    desk.fleet.put(a_node("i-vision", enrolled=False, instance_type="p4d.24xlarge", tags={"gpuwatch:fleet": "vision"}))
+    desk.fleet.put(a_node("i-stray", State.PARKED, 60.0, enrolled=False, pool="strays", owner="zoe"))
+    desk.fleet.put(a_node("i-stray-odd", State.BUSY, 60.0, enrolled=False, instance_type="unheard.of"))
     with a_site(desk) as site:
         for _ in range(121):
             site.round()
@@ -57,15 +66,28 @@ def amounts(text: str) -> list[Decimal]:
     return [Decimal(each.replace(",", "")) for each in _USD.findall(text)]
 
 
-def counted(rows: list[Row], matcher: str) -> float:
-    """What a panel of the board adds up of the counter of dollars by use, as the controller counts it."""
+def metrics_page(rows: list[Row]) -> str:
+    """What a scrape of a controller says that has billed this."""
     metrics = ControllerMetrics("enforce", "test", Desk().clock)
     metrics.count_billed(rows)
+    return metrics.page().body.decode()
+
+
+def counted(rows: list[Row], matcher: str) -> float:
+    """What a panel of the board adds up of the counter of dollars by use, as the controller counts it."""
     pattern = matcher.removeprefix('use=~"').removesuffix('"')
-    page = metrics.page().body.decode()
-    found = re.findall(r'^gpuwatch_billed_usd_total\{.*?use="(\w+)".*?\} ([0-9.e+-]+)$', page, re.MULTILINE)
+    found = re.findall(
+        r'^gpuwatch_billed_usd_total\{.*?use="(\w+)".*?\} ([0-9.e+-]+)$', metrics_page(rows), re.MULTILINE
+    )
     assert found
     return sum(float(value) for use, value in found if re.fullmatch(pattern, use))
+
+
+def summed(rows: list[Row], name: str) -> float:
+    """What all series of a counter add up to."""
+    found = re.findall(rf"^gpuwatch_{name}\{{.*?\}} ([0-9.e+-]+)$", metrics_page(rows), re.MULTILINE)
+    assert found
+    return sum(map(float, found))
 
 
 def test_every_surface_tells_the_same_cents(site: Site) -> None:
@@ -73,8 +95,12 @@ def test_every_surface_tells_the_same_cents(site: Site) -> None:
     now, zone, spend = site.desk.clock.now(), ZoneInfo("UTC"), SpendBook(site.desk.ledger)
     period = period_of(zone, now, day=f"{now:%Y-%m-%d}")
     rows = spend.rows(period.since, period.until)
+    everything, rows = rows, [row for row in rows if row.terms.foreign is None]
+    others = [row for row in everything if row.terms.foreign is not None]
     priced = [row for row in rows if row.terms.usd_per_hour is not None]
-    by_hand = {"usd": Fraction(0), "usd_wasted": Fraction(0), "usd_unproven": Fraction(0)}
+    by_hand = {"usd": Fraction(0), "usd_wasted": Fraction(0), "usd_unproven": Fraction(0), "usd_foreign": Fraction(0)}
+    for row in others:
+        by_hand["usd_foreign"] += Fraction(row.terms.usd_per_hour or 0) * sum(row.amounts[:7]) / 3_600_000
     for row in priced:
         _useful, idle, parked, stalled, down, unknown, silent = row.amounts[:7]
         rate = Fraction(row.terms.usd_per_hour or 0) / 3_600_000
@@ -83,6 +109,13 @@ def test_every_surface_tells_the_same_cents(site: Site) -> None:
         by_hand["usd_unproven"] += rate * (unknown + silent)
     expected = {name: cents(usd) for name, usd in by_hand.items()}
     lacking = sum(sum(row.amounts[:7]) for row in rows if row.terms.usd_per_hour is None) / 3_600_000
+    apart = {
+        "unpriced_machine_hours": lacking,
+        "unpriced_machines": 1,
+        "foreign_machine_hours": sum(sum(row.amounts[:7]) for row in others) / 3_600_000,
+        "foreign_unpriced_machine_hours": lacking,
+        "foreign_machines": 3,
+    }
 
     cost = cost_report(spend, period, "pool")
     report = gather_report(site.desk.ledger, period, now, CostSettings(), 60.0)
@@ -92,7 +125,7 @@ def test_every_surface_tells_the_same_cents(site: Site) -> None:
         *(
             {"usd": None, **site.ask(f"/api/v1/cost?period={each}&by={by}").json["total"]}
             for each in ("today", "month")
-            for by in ("pool", "owner", "node")
+            for by in ("pool", "owner", "node", "day")
         ),
     ]
     for total in totals:
@@ -100,23 +133,69 @@ def test_every_surface_tells_the_same_cents(site: Site) -> None:
             total
             if isinstance(total, dict)
             else {name: getattr(total, name) for name in total.__slots__ or ()}
-            | {name: getattr(total, name) for name in ("usd", "usd_wasted", "usd_unproven", "unpriced_machine_hours")}
+            | {name: getattr(total, name) for name in (*expected, *apart)}
         )
         assert {name: Decimal(told[name]) for name in expected} == expected
-        assert told["unpriced_machine_hours"] == pytest.approx(lacking)
+        assert {name: told[name] for name in apart} == pytest.approx(apart)
     lines = as_text(cost, EnergySettings()).splitlines()
     [whole] = [line for line in lines if line.startswith("all ")]
     assert amounts(whole) == [expected["usd"], expected["usd_wasted"], expected["usd_unproven"]]
+    [foreign] = [line for line in lines if line.startswith("Not ours: ")]
+    assert amounts(foreign) == [expected["usd_foreign"]]
+    assert "of 3 machines" in foreign
     shown = {each.name: amounts(each.value) for each in figures(report).figures}
-    assert [shown[name] for name in ("Cost", "Wasted", "Use not known")] == [[usd] for usd in expected.values()]
+    names = ("Cost", "Wasted", "Use not known", "Not ours")
+    assert [shown[name] for name in names] == [[usd] for usd in expected.values()]
     for form in ("txt", "html"):
         page = FORMATS[form](ReportContent(report))
         assert all(f"${usd:,.2f}" in page for usd in expected.values())
     assert counted(rows, board.WASTED) == pytest.approx(float(by_hand["usd_wasted"]))
     assert counted(rows, board.UNPROVEN) == pytest.approx(float(by_hand["usd_unproven"]))
-    assert counted(rows, 'use=~".*"') == pytest.approx(float(by_hand["usd"]))
+    assert counted(everything, 'use=~".*"') == pytest.approx(float(by_hand["usd"]))
+    assert summed(everything, "foreign_usd_total") == pytest.approx(float(by_hand["usd_foreign"]))
+    assert summed(everything, "foreign_node_seconds_total") == pytest.approx(apart["foreign_machine_hours"] * 3600)
+    assert summed(everything, "billed_unpriced_node_seconds_total") == pytest.approx(lacking * 3600)
     assert expected["usd_wasted"] > 10
     assert expected["usd_unproven"] > 40
+    assert expected["usd_foreign"] > 50
+
+
+def test_an_account_counts_every_machine_on_every_surface(site: Site) -> None:
+    """With `cost.scope: account` the same ledger has no foreign machine, and sums are those of all rows."""
+    now, zone, spend = site.desk.clock.now(), ZoneInfo("UTC"), SpendBook(site.desk.ledger)
+    period = period_of(zone, now, day=f"{now:%Y-%m-%d}")
+    ours = cost_report(spend, period, "pool").whole
+    count_in("account")
+    cost = cost_report(spend, period, "pool")
+    report = gather_report(site.desk.ledger, period, now, CostSettings(scope="account"), 60.0)
+
+    assert cost.whole.usd == report.whole.usd == ours.usd + ours.foreign.usd
+    assert cost.whole.node_ms == ours.node_ms + ours.foreign.node_ms
+    assert not cost.whole.foreign.node_ms
+    assert "cost.scope: account" in as_text(cost, EnergySettings())
+    assert counted(spend.rows(period.since, period.until), 'use=~".*"') == pytest.approx(float(cost.whole.usd))
+
+
+def test_the_page_and_the_table_of_now_leave_out_what_is_not_ours(site: Site) -> None:
+    """The cost of now, the waste of now, a pool's cost and the gauges are of our machines, and say what others cost."""
+    done = site.web.state.last()
+    totals = site.ask("/api/v1/fleet").json["totals"]
+    page = nodes_page(done, site.desk.rulebook)
+    metrics = ControllerMetrics("enforce", "test", site.desk.clock, rules=site.desk.rulebook)
+    metrics.round(done, 1.0)
+    scrape = metrics.page().body.decode()
+    ours, others = 2 * ODD.usd_per_hour + 2 * PRICE.usd_per_hour, ODD.usd_per_hour + PRICE.usd_per_hour
+
+    assert Decimal(totals["usd_per_hour"]) == ours
+    assert Decimal(totals["usd_per_hour_not_used"]) == 2 * PRICE.usd_per_hour
+    assert (totals["foreign"], totals["foreign_unpriced"]) == (3, 1)
+    assert Decimal(totals["usd_per_hour_foreign"]) == others
+    words = status.totals(page)
+    assert f"${ours:,.2f}/h" in words
+    assert f"not ours, in no sum: 3 nodes, ${others:,.2f}/h, the price of 1 is not known" in words
+    found = re.findall(r"^gpuwatch_fleet_(foreign_)?usd_per_hour\{.*?\} ([0-9.]+)$", scrape, re.MULTILINE)
+    assert sum(float(usd) for foreign, usd in found if not foreign) == pytest.approx(float(ours))
+    assert sum(float(usd) for foreign, usd in found if foreign) == pytest.approx(float(others))
 
 
 def test_the_headline_has_proven_waste_first_and_what_nobody_knows_apart(site: Site) -> None:
@@ -127,4 +206,7 @@ def test_the_headline_has_proven_waste_first_and_what_nobody_knows_apart(site: S
     words = " ".join(text.split())
 
     assert re.search(r"\(.*%\) was proven waste, and nobody knows the use of another \$43\.\d\d\.", words)
-    assert "machine-hours have no known price (unheard.of in us-east-1): they are in no sum of money" in words
+    assert words.startswith("GPU report")
+    assert "5 machines cost" in words
+    assert "machine-hours of 1 machine have no known price (unheard.of in us-east-1): they are in no sum" in words
+    assert "zoe" not in words
