@@ -39,6 +39,8 @@ Held back: $1,087.80 a day (2 machines, 16 GPUs).
 - `frees` says what the act frees by itself, and what else the rest takes.
 - **A busy machine is never in it**, nor is one with a busy GPU.
 - **A machine of unknown use may be busy.** Its money is shown apart and in no other sum.
+- **So is the money of machines that are not ours**: not enrolled in this fleet (`cost.scope`). What would enrol them is
+  under them.
 - A machine whose notice or stop is under way is *on its way*, and so is one that waits with nothing that holds it.
 - A machine that has not been without use for as long as its pool waits is shown separately (*not for long enough
   yet*). The metric does not count it.

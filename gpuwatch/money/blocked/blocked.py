@@ -14,6 +14,7 @@ from gpuwatch.guard import Rulebook
 from gpuwatch.guard.obstacles import Obstacle
 from gpuwatch.model.decision import Decision, Observation, Review
 from gpuwatch.model.money import elsewhere_note
+from gpuwatch.money.accounting.scope import uncounted_nodes
 from gpuwatch.money.blocked.obstacles import ADVICE, act_text
 from gpuwatch.money.blocked.sorting import Held, held_back
 
@@ -91,8 +92,8 @@ class Blocked:
     `not_used` = `blocked` + `blocked_soon` + `on_its_way`, in dollars and in machines. `blocked` is held by `groups`.
     What is `blocked_soon` has not been without use for as long as its pool waits, and would then be held
     (`groups_soon`). `on_its_way` waits with nothing that holds it, or its notice or stop is under way. What is
-    `in_doubt` may be in use (`groups_in_doubt`) and is in no other sum. `elsewhere` says where prices are of another
-    region.
+    `in_doubt` may be in use (`groups_in_doubt`) and is in no other sum. Nor is `foreign` (`groups_foreign`): machines
+    that are not ours and not known to be busy. `elsewhere` says where prices are of another region.
     """
 
     at: datetime
@@ -102,9 +103,11 @@ class Blocked:
     blocked_soon: Money
     on_its_way: Money
     in_doubt: Money
+    foreign: Money
     groups: tuple[Group, ...]
     groups_soon: tuple[Group, ...]
     groups_in_doubt: tuple[Group, ...]
+    groups_foreign: tuple[Group, ...]
     elsewhere: str | None = None
 
 
@@ -117,8 +120,10 @@ def blocked_money(
     pool: str | None = None,
 ) -> Blocked:
     """Of one round, under the rules that it was decided by; of one pool, if one is named."""
-    machines = held_back(observation, decisions, reviews, rules)
-    found = tuple(each for each in machines if pool in {None, each.node.pool})
+    machines, left_out = held_back(observation, decisions, reviews, rules), uncounted_nodes(observation.fleet)
+    asked = tuple(each for each in machines if pool in {None, each.node.pool})
+    found = tuple(each for each in asked if each.node.id not in left_out)
+    foreign = [each for each in asked if each.node.id in left_out and each.obstacles]
     doubted = [each for each in found if each.in_doubt]
     known = [each for each in found if not each.in_doubt]
     held = [each for each in known if each.obstacles and not each.waits]
@@ -131,9 +136,11 @@ def blocked_money(
         blocked_soon=_money(soon),
         on_its_way=_money(each for each in known if not each.obstacles),
         in_doubt=_money(doubted),
+        foreign=_money(foreign),
         groups=_groups(held),
         groups_soon=_groups(soon),
         groups_in_doubt=_groups(doubted),
+        groups_foreign=_groups(foreign),
         elsewhere=elsewhere_note(each.price_source for each in found),
     )
 

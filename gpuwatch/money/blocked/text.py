@@ -29,6 +29,7 @@ def as_text(found: Blocked, width: int) -> str:
         ("", found.groups),
         ("Not without use for long enough yet, and held then:", found.groups_soon),
         ("May be in use, so it is not counted as held back:", found.groups_in_doubt),
+        ("Not ours, so it is in no sum:", found.groups_foreign),
     ):
         if groups:
             lines += [
@@ -53,6 +54,8 @@ def sums(found: Blocked) -> Iterator[str]:
             yield f"On its way to a stop, with nothing that holds it: {amount(found.on_its_way)}."
     if found.in_doubt.nodes:
         yield f"May be in use, because its use is not known: {amount(found.in_doubt)}."
+    if found.foreign.nodes:
+        yield f"Not ours, without use or with an unknown use, in no other sum: {amount(found.foreign)}."
     yield from filter(None, [found.elsewhere])
 
 

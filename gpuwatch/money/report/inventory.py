@@ -10,6 +10,7 @@ from gpuwatch.model.activity import State
 from gpuwatch.model.decision import Decision, Observation, Review, Verb, reason_with_refusals
 from gpuwatch.model.fleet import Node, NodeState
 from gpuwatch.model.health import Health, Remedy
+from gpuwatch.money.accounting.scope import counted_nodes
 from gpuwatch.policies.idle_timeout.answers import regret_sentences
 from gpuwatch.policies.job_use import unused_jobs
 
@@ -49,7 +50,8 @@ class Stopped:
 class Machines:
     """The machines of the newest round: how many in each state and use, which are idle, which are stopped.
 
-    `states` counts machines by the cloud's word, `uses` the running ones. What is idle the longest is first.
+    `states` counts machines by the cloud's word, `uses` the running ones. What is idle the longest is first. `foreign`
+    are machines that are not ours: they are in none of it but `stopped`.
     """
 
     at: datetime
@@ -57,6 +59,7 @@ class Machines:
     uses: Mapping[str, int]
     idle: tuple[Idle, ...]
     stopped: tuple[Stopped, ...]
+    foreign: int = 0
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -116,12 +119,12 @@ class Inventory:
 
 def inventory(observation: Observation, decisions: Sequence[Decision], reviews: Sequence[Review]) -> Inventory:
     """What one round saw."""
-    nodes = observation.fleet.nodes
-    running = [node for node in nodes if node.state is NodeState.RUNNING]
+    nodes, ours = observation.fleet.nodes, tuple(counted_nodes(observation.fleet))
+    running = [node for node in ours if node.state is NodeState.RUNNING]
     return Inventory(
         machines=Machines(
             at=observation.now,
-            states=_count_words(node.state.value for node in nodes),
+            states=_count_words(node.state.value for node in ours),
             uses=_count_words(node.activity.state.value for node in running),
             idle=tuple(
                 sorted(
@@ -133,8 +136,9 @@ def inventory(observation: Observation, decisions: Sequence[Decision], reviews: 
                     _stopped_machines(observation), key=lambda each: (each.since is None, str(each.since), each.node_id)
                 )
             ),
+            foreign=len(nodes) - len(ours),
         ),
-        health=_health(observation, running),
+        health=_health(observation, [node for node in nodes if node.state is NodeState.RUNNING]),
         jobs=tuple(
             UnusedJob(
                 job=each.job.id,

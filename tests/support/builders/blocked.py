@@ -23,7 +23,7 @@ def blocked_of(done: Round, desk: Desk, pool: str | None = None) -> Blocked:
 
 def all_groups(found: Blocked) -> tuple[Group, ...]:
     """Those of every kind."""
-    return (*found.groups, *found.groups_soon, *found.groups_in_doubt)
+    return (*found.groups, *found.groups_soon, *found.groups_in_doubt, *found.groups_foreign)
 
 
 def obstacles(found: Blocked, node_id: str = "i-1") -> list[Obstacle]:

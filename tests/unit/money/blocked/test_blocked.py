@@ -15,6 +15,7 @@ from gpuwatch.guard.obstacles import IN_DOUBT, Obstacle
 from gpuwatch.model.activity import LocalDisks, State
 from gpuwatch.model.decision import REMOVAL_STEPS
 from gpuwatch.model.fleet import CapacityType, Node, NodeReport, NodeState
+from gpuwatch.money.accounting.scope import count_in
 from gpuwatch.money.blocked.blocked import Blocked, Money
 from gpuwatch.policies import PoolRules
 from gpuwatch.policies.profiles import Removal
@@ -228,7 +229,7 @@ def test_what_an_act_frees_alone_comes_free(obstacle: Obstacle) -> None:
     """After the act that the group names, its machine is on its way, and is stopped."""
     node, rules, act = ACTS[obstacle]
     desk = a_priced_desk(node, rules=rules, enforce=obstacle is not Obstacle.OBSERVE)
-    [group] = blocked_of(desk.plan(), desk).groups
+    [group] = all_groups(blocked_of(desk.plan(), desk))
     assert (group.reason, group.alone.nodes) == (obstacle, 1)
 
     act(desk)
@@ -236,6 +237,19 @@ def test_what_an_act_frees_alone_comes_free(obstacle: Obstacle) -> None:
     for _ in range(16):
         desk.round()
     assert desk.fleet.stops() == ["i-1"]
+
+
+def test_what_is_not_ours_is_in_no_sum_with_or_without_an_agent() -> None:
+    """It is shown with what would enrol it; an account's whole has it among the others."""
+    silent = NodeReport(failure="it is silent")
+    desk = a_priced_desk(a_node("i-1", enrolled=False), a_node("i-2", enrolled=False, signal=silent))
+    found = blocked_of(desk.plan(), desk)
+
+    assert (found.not_used.nodes, found.blocked.nodes, found.in_doubt.nodes, found.groups) == (0, 0, 0, ())
+    assert found.foreign == Money(nodes=2, gpus=2, usd_per_day=48 * Decimal("5.672"), unpriced=0)
+    assert {node.id for group in found.groups_foreign for node in group.nodes} == {"i-1", "i-2"}
+    count_in("account")
+    assert blocked_of(desk.plan(), desk).not_used.nodes == 1
 
 
 def test_one_pool_alone() -> None:
