@@ -24,7 +24,7 @@ def _words(text: str) -> tuple[str, ...]:
 SYSTEM_UNITS: tuple[str, ...] = (
     # They work much at times: logs, updates, indexes, file systems.
     *_words("systemd-* rsyslog* auditd* snapd* unattended-upgrades* apt-daily* dnf-* packagekit* fwupd* man-db*"),
-    *_words("*updatedb* e2scrub* logrotate* sysstat* update-notifier* fail2ban* clam*"),
+    *_words("mlocate* plocate* updatedb* e2scrub* logrotate* sysstat* update-notifier* fail2ban*"),
     # They listen, and other machines may ask them for nothing that anybody would miss.
     *_words("rpcbind* rpc-* snmpd* munin-node* pmcd* pmproxy* pmlogger* postfix* libvirtd*"),
     # The bus makes units without a file of a package, and what SSSD starts is closed to an agent in a container.
@@ -33,9 +33,9 @@ SYSTEM_UNITS: tuple[str, ...] = (
 # Units whose programs have names that say nothing, from packages of vendors: a company's own looks the same.
 VENDOR_UNITS: tuple[str, ...] = (
     # Many plug-ins and scripts.
-    *_words("netdata* nvsm* newrelic* zabbix-agent* azure_persistent_rdma_naming*"),
+    *_words("netdata* nvsm* newrelic* zabbix-agent* clamav* clamd* azure_persistent_rdma_naming*"),
     # One machine alone has them on few fleets, and each has programs of its own.
-    *_words("cmk-agent* metrics-extension.service netbird* twingate* nvidia-dcgm*"),
+    *_words("cmk-agent* metrics-extension.service netbird* twingate* nvidia-dcgm* nvidia-powerd* nvidia-gridd*"),
     # Timers and sockets: nothing runs by which they would be known.
     *_words("google-osconfig* google-oslogin* nvidia-cdi* docker.socket"),
 )
@@ -56,13 +56,14 @@ SERVICE_PROGRAMS: tuple[str, ...] = (
     *_words("atd anacron run-parts"),
     # What starts people's containers, logins and jobs beside it.
     *_words("containerd containerd-shim* dockerd docker-proxy docker-init cri-dockerd crio conmon* runc crun kubelet"),
-    *_words("k3s k3s-* rke2 tini pause sshd sshd-session sshd-auth dropbear tailscaled teleport xrdp xrdp-sesman"),
+    *_words("k3s k3s-server k3s-agent rke2 tini pause sshd sshd-session sshd-auth dropbear tailscaled teleport"),
+    *_words("xrdp xrdp-sesman"),
     *_words("supervisord circusd incrond fcron salt-minion condor_master condor_startd condor_procd condor_shared_p*"),
     # Of clouds: they run what people ask them to run.
-    *_words("amazon-ssm-age* ssm-[ad]* google_guest_a* google_osconfig* google_metadata*"),
-    *_words("waagent WALinuxAgent* cloud-init*"),
+    *_words("amazon-ssm-age* ssm-agent-worke* ssm-document-wo* google_guest_a* google_osconfig* google_metadata*"),
+    *_words("waagent WALinuxAgent* cloud-init cloud-init-*"),
     # Of NVIDIA's drivers and checks, from its packages, its .run or a container.
-    *_words("nv-hostengine nv-fabricmanage* nvidia-persiste* nvidia-imex nvidia-cuda-mps* nvidia-powerd nvidia-gridd"),
+    *_words("nv-hostengine nv-fabricmanage* nvidia-persiste* nvidia-imex nvidia-cuda-mps*"),
     *_words("nvvs dcgmi dcgmproftester* dcgm-exporter nvsm* nhc nhc-wrapper node-problem-det*"),
     # Monitoring, from archives and images, and in namespaces of anybody's.
     *_words("gpuwatch* node_exporter prometheus-node* process-exporter cadvisor fluent-bit fluentd td-agent* vector"),
@@ -100,7 +101,7 @@ AGENT_FILES: tuple[str, ...] = (
     *_words("/home/kubernetes/bin/*gcfs* /opt/aws/amazon-cloudwatch-agent/* /opt/aws/bin/cfn-hup"),
     *_words("/opt/parallelcluster/pyenv/* /opt/parallelcluster/scripts/* /usr/libexec/oracle-cloud-agent/*"),
     *_words("/var/lib/oracle-cloud-agent/plugins/* /opt/unified-monitoring-agent/* /opt/microsoft/mdatp/*"),
-    *_words("/opt/microsoft/azuremonitoragent/* /opt/omi/bin/* /opt/azcmagent/* /opt/GC_[SE]*/*"),
+    *_words("/opt/microsoft/azuremonitoragent/* /opt/omi/bin/* /opt/azcmagent/* /opt/GC_Service/* /opt/GC_Ext/*"),
     *_words("/var/lib/waagent/Microsoft.Azure.Monitor* /var/lib/waagent/Microsoft.Azure.Security*"),
     "/var/lib/waagent/Microsoft.GuestConfiguration*",
     # Of vendors, by an installer or a package of theirs: a company with fewer than ten machines has them, too.
@@ -121,8 +122,10 @@ GPU_SERVICE_PROGRAMS: tuple[str, ...] = _words("""
 """)
 # Whoever runs them: the screen's programs, which draw on a GPU.
 SCREEN_PROGRAMS: tuple[str, ...] = _words("""
-    Xorg X Xwayland Xvfb X*vnc Xdcv gnome-shell mutter* kwin_* plasmashell xfwm4 xfce4-*
-    xfdesktop xfsettingsd gdm gdm3 gdm-* sddm sddm-helper sddm-greeter* lightdm lightdm-* dcvserver dcvagent* dcvxagent
+    Xorg X Xwayland Xvfb Xvnc Xtigervnc Xtightvnc Xdcv gnome-shell mutter mutter-x11-fra* kwin_x11 kwin_wayland*
+    plasmashell xfwm4 xfce4-*
+    xfdesktop xfsettingsd gdm gdm3 gdm-session-wo* gdm-x-session gdm-wayland-ses* sddm sddm-helper sddm-greeter*
+    lightdm lightdm-* dcvserver dcvagent* dcvxagent
     dcvsession* dcvcollab* dcvsimple*
 """)
 
@@ -157,8 +160,9 @@ CRON_UNITS: tuple[str, ...] = _words("cron.service crond.service cronie.service 
 # start-up scripts, image builds. A shell there is a distribution's, and somebody's all the same.
 LOGIN_UNITS: tuple[str, ...] = (
     *CRON_UNITS,
-    *_words("ssh.service sshd.service ssh@* sshd@* atd.service *amazon-ssm-agent* google-guest-agent* *getty*"),
-    *_words("dropbear* xrdp* vncserver* dcvserver* teleport* rc-local* cloud-* google-startup-scripts*"),
+    *_words("ssh.service sshd.service ssh@* sshd@* atd.service amazon-ssm-agent.service snap.amazon-ssm-agent*"),
+    *_words("getty@* serial-getty@* console-getty* google-guest-agent* dropbear* mosh* xrdp* vncserver* dcvserver*"),
+    *_words("teleport* rc-local* cloud-* google-startup-scripts*"),
     *_words("google-shutdown-scripts* gce-* walinuxagent* waagent* aliyun* AssistDaemon* tat_agent* salt-minion*"),
     *_words("supervisor* circus* tailscaled* docker.service dockerd* containerd* crio* cri-docker* podman* kubelet*"),
     *_words("k3s* rke2* buildkit*"),
@@ -180,7 +184,9 @@ WORK_NAMES: tuple[str, ...] = (
     *_words(
         "mpiexec* orted prted srun Runner.* *[-._]runner* buildkite* jenkins* go-agent* buildbot* teamcity* nomad*"
     ),
-    *_words("comfyui* qemu-[sk]* libvirt-* matlab* MATLAB* blender* boinc* FahCore* fah-client* foldingathome*"),
+    *_words(
+        "comfyui* qemu-[!g]* qemu[!-]* libvirt-* matlab* MATLAB* blender* boinc* FahCore* fah-client* foldingathome*"
+    ),
     *_words("jellyfin* plexmediaserver* emby-server*"),
 )
 # Of the machine's own, those that monitoring reads on every machine, whoever and however many do.
@@ -195,7 +201,7 @@ TOOLS: tuple[str, ...] = (
 )
 # Programs of the machine's own that work for people when they work much: they pull images and build them.
 RUNTIME_PROGRAMS: tuple[str, ...] = _words("""
-    containerd dockerd crio kubelet podman buildkitd k3s k3s-* rke2 nerdctl ctr crictl
+    containerd dockerd crio kubelet podman buildkitd k3s k3s-server k3s-agent rke2 nerdctl ctr crictl
 """)
 # While one of these runs, a stop may leave half a driver or a kernel that does not boot.
 PACKAGE_PROGRAMS: tuple[str, ...] = _words("""

@@ -68,7 +68,7 @@ AGENTS = _words(
     /usr/bin/warp-svc /opt/imperva/ragent/bin/ragent
     """
 )
-MOST_PATTERNS = 474
+MOST_PATTERNS = 492
 
 
 @pytest.fixture
