@@ -34,8 +34,9 @@ class IdleRules:
         Annotated[Seconds, Gt(0)] | None,
         Floor(300),
         Setting(
-            "learned: the wait until the pool has shown how it pauses (20 pauses that ended in work, 7 days), and of "
-            "each node's first pause; never below a restart's cost. From the profile; None where `timeout` is written."
+            "learned: the wait, its notice included, until the pool has shown how it pauses (20 pauses that ended in "
+            "work, 3 days), and of each node's first pause; never below a restart's cost. From the profile; None where "
+            "`timeout` is written."
         ),
     ] = _BALANCED.fresh_timeout
     restart_cost: Annotated[

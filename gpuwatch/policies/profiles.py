@@ -9,7 +9,8 @@ Idle nodes are nobody's. An occupied, parked or stalled node is somebody's, who 
 3. eager is for batch pools, where nobody comes back: 2 h, and 30 min of notice.
 
 Idle nodes of cautious wait for a fixed time. balanced and eager learn their wait once the pool has shown how it pauses;
-until then theirs is fixed, too. The short grace where nobody is there goes with the learned wait only.
+until then theirs is fixed, too, the notice included. The short grace where nobody is there goes with the learned wait
+only.
 
 What is written in the settings wins. What the word decides is never bolder than what the pool does with idle nodes: no
 other action, no shorter wait, no shorter grace.
@@ -66,10 +67,10 @@ PROFILES: dict[ProfileName, Profile] = {
         wait=2 * _HOUR, grace=30 * _MINUTE, owned="report", owned_wait=16 * _HOUR, owner_grace=4 * _HOUR
     ),
     "balanced": _profile(
-        wait=30 * _MINUTE, grace=10 * _MINUTE, owned="stop", owned_wait=16 * _HOUR, owner_grace=4 * _HOUR
+        wait=15 * _MINUTE, grace=10 * _MINUTE, owned="stop", owned_wait=16 * _HOUR, owner_grace=4 * _HOUR
     ),
     "eager": _profile(
-        wait=20 * _MINUTE, grace=10 * _MINUTE, owned="stop", owned_wait=2 * _HOUR, owner_grace=30 * _MINUTE
+        wait=15 * _MINUTE, grace=10 * _MINUTE, owned="stop", owned_wait=2 * _HOUR, owner_grace=30 * _MINUTE
     ),
 }
 DECIDED = tuple(each.name for each in fields(Profile))

@@ -39,19 +39,19 @@ HELD = {
 | reported | notice after {balanced.owned}, stop {balanced.owner_grace_period} later | notice after
 {eager.owned}, stop {eager.owner_grace_period} later |
 
-| notice after {cautious.wait}, stop {cautious.grace_period} later | notice after {balanced.wait}, stop
-{balanced.grace_period} later | notice after {eager.wait}, stop {eager.grace_period} later |
+| notice after {cautious.wait}, stop {cautious.grace_period} later | notice after {attended}, stop
+{balanced.grace_period} later; where nobody is there stop after {balanced.wait} | as `balanced` |
 
 12:18 UTC (in 18m) and be stopped at 12:28 UTC (in 28m) at the earliest, unless somebody uses it before. It
-has been idle for 12m of {balanced.wait:short} (until its pool is known
+has been idle for 12m of {attended:short} (until its pool is known
 
 a database with nothing but keep-alives for {balanced.whole:long}.
 
 What a person's program that rests for {balanced.whole:long} waits for.
 """,
     "docs/policies/idle.md": """
-| {cautious.wait} | {balanced.wait}, [later learned](timing.md#until-a-pool-is-known) | {eager.wait}, later
-learned |
+| {cautious.wait} | {attended}; where nobody is there, stop after {balanced.wait}; [later
+learned](timing.md#until-a-pool-is-known) | as `balanced` |
 
 (`grace_period`) | {cautious.grace_period} | {balanced.grace_period} | {eager.grace_period} |
 
@@ -78,16 +78,16 @@ parked: untouched for {balanced.whole} (`balanced`)
 then stalled: stopped after {balanced.whole}, or reported
 """,
     "docs/policies/timing.md": """
-| {balanced.wait}; {eager.wait} ({attended} where a session is open or nobody looked) | `grace_period`:
-{balanced.grace_period} |
+| {balanced.wait}; {eager.wait}, the notice included ({attended} before the notice where a session is open or
+nobody looked) | `grace_period`: {balanced.grace_period} |
 
 | {balanced.wait}; {eager.wait}, the notice included |
 
 `unattended_grace_period`: {balanced.unattended_grace_period}; else {balanced.grace_period} |
 
-*It has been idle for 12m of {balanced.wait:short} (until its pool is known
+*It has been idle for 12m of {attended:short} (until its pool is known
 
-a session keeps a node for {attended:words}; a new node's first pause is {balanced.wait:words} long;
+a session keeps a node for {attended:words}; a new node's first pause is {balanced.wait:long} long;
 
 `unattended_grace_period`: {balanced.unattended_grace_period} by the profiles that learn;
 
@@ -100,7 +100,8 @@ Not within {balanced.whole:long} if its process lives
 
 is stopped after {balanced.owned:long} and a notice of {balanced.owner_grace_period:long} ([prof
 
-After {balanced.wait:long} it gets its notice and is stopped {balanced.grace_period:words} later;
+After {attended:long} it gets its notice and is stopped {balanced.grace_period:words} later ({balanced.wait:long}
+after its last trace if nobody can be there);
 
 may be as short as {shortest:words}.
 

@@ -24,7 +24,7 @@ _PACE = 604800.0  # seconds over which a start of a node fades out of its pace
 _USUAL, _LONG = 0.2, 0.1  # how much the latest gap counts in what is usual for a node
 _MARGIN = 0.03  # of a restart: less is not worth a departure from break-even
 SHARE = 0.05  # more than break-even, at the worst
-ENOUGH_PAUSES, ENOUGH_DAYS = 20, 7  # that a pool has shown before its waits are learned, where that is asked for
+ENOUGH_PAUSES, ENOUGH_DAYS = 20, 3  # that a pool has shown before its waits are learned, where that is asked for
 _DAY = 86400.0
 
 

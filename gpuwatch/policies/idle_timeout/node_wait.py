@@ -4,7 +4,8 @@ Rules, all of them:
 
 1. A wait that is set holds. break_even: the wait that costs as much as a restart, never more than twice the optimum
    (ski rental). learned: the same where nothing is known of the node's gap yet, and `fresh_timeout` at least.
-2. What was learned includes the grace after the notice, at least the round between, as their rental is paid too.
+2. What was learned includes the grace after the notice, at least the round between, as their rental is paid too. So
+   does `fresh_timeout`.
 3. Where somebody is, or where nobody looked, a learned wait is half an hour at least: people read and think.
 4. A budget, and `max_age`, shorten the wait of idle nodes before the notice, and only to less; the grace stays.
 5. Occupied, parked and stalled nodes are somebody's: each state has a wait of its own, and a longer grace. Where nobody
@@ -52,11 +53,13 @@ def wait_seconds(node: Node, observation: Observation, rules: IdleRules) -> floa
     somebody = not _empty(node) or is_question(node, observation)
     attended = rules.timeout == "learned" and node.activity.state is State.IDLE and somebody
     least = ATTENDED_WAIT_SECONDS if attended else MINIMUM_WAIT_SECONDS
+    ahead = max(_plain_grace_seconds(node, observation, rules), observation.interval_seconds)
     if (found := _learned_wait(node, observation, rules)) is not None:
-        ahead = max(_plain_grace_seconds(node, observation, rules), observation.interval_seconds)
         return max(least, found.seconds - ahead)
     cost = restart_of(observation, node.pool, rules, observation.price(node))
-    return None if cost is None else max(rules.fresh_seconds or least, least, cost.seconds)
+    if cost is None or rules.fresh_seconds is None:
+        return None if cost is None else max(least, cost.seconds)
+    return max(least, max(rules.fresh_seconds, cost.seconds) - ahead)
 
 
 def learns(node: Node, observation: Observation, rules: IdleRules) -> bool:

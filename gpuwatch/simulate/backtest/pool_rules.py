@@ -90,7 +90,7 @@ def fresh(idle: IdleRules) -> Fresh | None:
     if idle.fresh_seconds is None:
         return None
     longest = max(idle.fresh_seconds, restart_seconds(idle))
-    return Fresh(pool=longest + idle.grace_period, node=longest)
+    return Fresh(pool=max(longest, MINIMUM_WAIT_SECONDS + idle.grace_period), node=longest)
 
 
 def least_seconds(idle: IdleRules) -> float:

@@ -84,7 +84,7 @@ def test_every_setting_is_shown_with_its_source(file: Path) -> None:
     assert found["pools.night.batch.profile"] == {"value": "eager", "source": f"{file}:3"}
     assert found["pools.night.batch.idle.occupied"] == {"value": "report", "source": f"{file}:4"}
     assert found["pools.night.batch.idle.timeout"] == {"value": "learned", "source": "profile eager"}
-    assert found["pools.night.batch.idle.fresh_timeout"] == {"value": "20m", "source": "profile eager"}
+    assert found["pools.night.batch.idle.fresh_timeout"] == {"value": "15m", "source": "profile eager"}
     assert found["pools.night.batch.idle.owner_grace_period"] == {"value": "30m", "source": "profile eager"}
     assert found["pools.night.batch.idle.action"] == {"value": "stop", "source": "default"}
     assert found["pools.night.batch.approval"] == {"value": "false", "source": "default"}
@@ -117,4 +117,4 @@ def test_a_broken_file_is_told_as_everywhere(file: Path) -> None:
 
 def test_the_summary_names_the_profile() -> None:
     """`config check` and the controller's first line."""
-    assert "pools default (balanced: stop after 30m idle, later a learned wait)" in Settings().summary
+    assert "pools default (balanced: stop after 15m idle, later a learned wait)" in Settings().summary

@@ -33,7 +33,7 @@ def test_balanced_leaves_somebodys_machine_alone_for_twenty_hours() -> None:
     """Left at 18:00 it is untouched the next morning; the notice comes at 10:00, the stop at 14:00, within a day."""
     found = resolve_rules(IdleRules(), "balanced")
 
-    assert (found.timeout, found.fresh_timeout) == ("learned", 30 * MINUTE)
+    assert (found.timeout, found.fresh_timeout) == ("learned", 15 * MINUTE)
     assert (found.grace_period, found.unattended_grace_period) == (10 * MINUTE, MINUTE)
     for state in OWNED:
         assert (getattr(found, state), getattr(found, f"{state}_timeout")) == ("stop", 16 * HOUR)
@@ -44,7 +44,7 @@ def test_eager_finds_what_was_left_behind_in_two_and_a_half_hours() -> None:
     """For batch pools, where nobody comes back."""
     found = resolve_rules(IdleRules(), "eager")
 
-    assert (found.timeout, found.fresh_timeout) == ("learned", 20 * MINUTE)
+    assert (found.timeout, found.fresh_timeout) == ("learned", 15 * MINUTE)
     assert (found.grace_period, found.unattended_grace_period) == (10 * MINUTE, MINUTE)
     for state in OWNED:
         assert (getattr(found, state), getattr(found, f"{state}_timeout")) == ("stop", 2 * HOUR)

@@ -60,26 +60,35 @@ def told(seen: Observation, found: Timed) -> Observation:
     return replace(seen, waits=found.waits, fresh=fresh, restarts={"default": found.restarts})
 
 
-def test_a_fresh_pool_waits_half_an_hour_and_gives_ten_minutes_also_where_nobody_is_there() -> None:
-    """As every pool does whose wait is written; what it may learn later says nothing yet."""
-    _, before = round_of(GapHistory(), still(1799.0))
-    found, notice = round_of(GapHistory(), still(1800.0))
+def test_a_fresh_pool_stops_after_a_quarter_of_an_hour_where_nobody_is_there_and_ten_minutes_of_it_are_notice() -> None:
+    """What it may learn later says nothing yet; the notice is as long as anybody's."""
+    _, before = round_of(GapHistory(), still(299.0))
+    found, notice = round_of(GapHistory(), still(300.0))
 
     assert (before.verb, notice.verb) == (Verb.HOLD, Verb.NOTICE)
     assert notice.arguments["grace_seconds"] == repr(600.0)
     assert (found.waits, found.fresh) == ({}, Pauses())
 
 
+def test_a_fresh_pool_gives_half_an_hour_and_ten_minutes_where_somebody_may_be_there() -> None:
+    """No look at sessions is no absence; a shorter wait is for machines of which it is sure that nobody is there."""
+    _, before = round_of(GapHistory(), a_node(held=1799.0))
+    _, notice = round_of(GapHistory(), a_node(held=1800.0))
+
+    assert (before.verb, notice.verb) == (Verb.HOLD, Verb.NOTICE)
+    assert notice.arguments["grace_seconds"] == repr(600.0)
+
+
 def test_it_says_how_much_it_has_seen_of_what_it_takes() -> None:
     """Before and at the notice, in numbers."""
-    known = replace(shown(3 * HOUR, 12), pauses=Pauses(ended=12, days=3))
-    _, waits = round_of(known, still(720.0))
-    _, notice = round_of(known, still(1800.0))
+    known = replace(shown(3 * HOUR, 12), pauses=Pauses(ended=12, days=2))
+    _, waits = round_of(known, still(180.0))
+    _, notice = round_of(known, still(300.0))
 
     assert waits.reason.sentence == (
-        "It has been idle for 12m of 30m (until its pool is known: 12 of 20 pauses and 3 of 7 days seen)."
+        "It has been idle for 3m of 5m (until its pool is known: 12 of 20 pauses and 2 of 3 days seen)."
     )
-    assert "12 of 20 pauses and 3 of 7 days seen" in notice.reason.sentence
+    assert "12 of 20 pauses and 2 of 3 days seen" in notice.reason.sentence
 
 
 @pytest.mark.parametrize("pauses", [Pauses(ended=ENOUGH_PAUSES - 1, days=99), Pauses(ended=999, days=ENOUGH_DAYS - 1)])
@@ -107,12 +116,12 @@ def test_a_known_pool_gives_the_whole_grace_where_somebody_may_be_there() -> Non
 
 
 def test_the_first_pause_of_a_node_has_the_fixed_wait_whatever_others_showed() -> None:
-    """Its work may be of a kind that the pool has not seen; the notice is within the half hour."""
+    """Its work may be of a kind that the pool has not seen; the notice is within the quarter of an hour."""
     history = shown(3 * HOUR, names=("i-2", "i-3"))
-    found, early = round_of(history, still(1700.0))
-    _, late = round_of(history, still(1740.0))
+    found, early = round_of(history, still(800.0))
+    _, late = round_of(history, still(840.0))
 
-    assert found.waits["i-1"] == Wait(seconds=1800.0, why="no pause of it was seen before")
+    assert found.waits["i-1"] == Wait(seconds=900.0, why="no pause of it was seen before")
     assert (early.verb, late.verb) == (Verb.HOLD, Verb.NOTICE)
     assert late.arguments["grace_seconds"] == repr(60.0)
 
@@ -136,8 +145,8 @@ def test_a_restart_that_costs_more_than_the_fixed_wait_makes_it_longer() -> None
     """Nothing goes before break-even's wait while nothing is known: the bound holds from the first minute."""
     rules = replace(BALANCED, idle=replace(BALANCED.idle, restart_cost=3600.0))
 
-    assert round_of(GapHistory(), still(3599.0), rules=rules)[1].verb is Verb.HOLD
-    assert round_of(GapHistory(), still(3600.0), rules=rules)[1].verb is Verb.NOTICE
+    assert round_of(GapHistory(), still(2999.0), rules=rules)[1].verb is Verb.HOLD
+    assert round_of(GapHistory(), still(3000.0), rules=rules)[1].arguments["grace_seconds"] == repr(600.0)
     assert (
         time_round(an_observation(still(60.0)), "default", rules, shown(HOUR, names=("x",))).waits["i-1"].seconds
         == 3600.0
@@ -181,7 +190,7 @@ def test_a_busy_node_of_a_known_pool_promises_no_length() -> None:
     """Its wait is found once it is idle."""
     busy = a_node(state=State.BUSY)
 
-    assert round_of(GapHistory(), busy)[1].change == "It would have to be idle for 30m."
+    assert round_of(GapHistory(), busy)[1].change == "It would have to be idle for 5m."
     assert round_of(shown(3 * HOUR), busy)[1].change == "It would have to be idle."
 
 

@@ -144,11 +144,11 @@ def test_the_rules_are_played_at_their_harshest() -> None:
 @pytest.mark.parametrize(
     ("rules", "seconds"),
     [
-        ({}, 20 * HOUR - 2400.0),
-        ({"parked": "report"}, 20 * HOUR - 2400.0),
+        ({}, 20 * HOUR - 900.0),
+        ({"parked": "report"}, 20 * HOUR - 900.0),
         ({"occupied": "report", "parked": "report"}, None),
         ({"occupied": "report", "parked_timeout": 60.0, "owner_grace_period": 60.0}, 0.0),
-        ({"occupied_timeout": 2 * HOUR, "owner_grace_period": 1800.0}, 2.5 * HOUR - 2400.0),
+        ({"occupied_timeout": 2 * HOUR, "owner_grace_period": 1800.0}, 2.5 * HOUR - 900.0),
         ({"timeout": "break_even", "restart_cost": 900.0}, 20 * HOUR - 1500.0),
     ],
     ids=str,
@@ -162,7 +162,7 @@ def test_a_shorter_wait_of_a_window_makes_it_no_longer() -> None:
     """The longest wait counts, so that no trial lets somebody's node be for longer than the rules do."""
     rules = PoolRules(schedule={"night": Window(hours="22:00-06:00", idle_timeout=300.0)})
 
-    assert pool_rules.owned_seconds(rules) == 20 * HOUR - 2400.0
+    assert pool_rules.owned_seconds(rules) == 20 * HOUR - 900.0
 
 
 @pytest.mark.parametrize(

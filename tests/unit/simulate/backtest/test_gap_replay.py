@@ -270,21 +270,21 @@ def daily(days: int, *names: str) -> History:
 
 
 def test_a_profile_is_played_with_its_fixed_waits_until_the_pool_is_known() -> None:
-    """40 minutes in the first week and 30 in a node's first pause; then what the pauses of three hours taught."""
+    """15 minutes in the first days and in a node's first pause; then what the pauses of three hours taught."""
     history = daily(30, "a", "b")
     waits = waits_of(policy_of("profile=balanced"), history.gaps, 600.0)
     began = [gap.begin for gap in history.gaps]
 
-    assert {wait for wait, at in zip(waits, began, strict=True) if at < 6 * 86400} == {2400.0}
+    assert {wait for wait, at in zip(waits, began, strict=True) if at < 2 * 86400} == {900.0}
     assert {wait for wait, at in zip(waits, began, strict=True) if at > 20 * 86400} == {120.0}
     spans = {name: spans_of(30) for name in ("a", "b")} | {"new": [(20 * 86400, 20 * 86400 + 3600)]}
     new = next(number for number, gap in enumerate(of_intervals(spans).gaps) if gap.node_id == "new")
-    assert waits_of(policy_of("profile=balanced"), of_intervals(spans).gaps, 600.0)[new] == 1800.0
+    assert waits_of(policy_of("profile=balanced"), of_intervals(spans).gaps, 600.0)[new] == 900.0
 
 
 def test_a_profile_takes_the_restart_that_is_compared_by() -> None:
     """No fixed wait of a pool that is not known yet is shorter than a restart."""
     history = daily(2, "a")
 
-    assert set(waits_of(policy_of("profile=balanced"), history.gaps, 3600.0)) == {4200.0}
+    assert set(waits_of(policy_of("profile=balanced"), history.gaps, 3600.0)) == {3600.0}
     assert set(waits_of(policy_of("profile=cautious"), history.gaps, 3600.0)) == {9000.0}
