@@ -58,6 +58,8 @@ def explain_text(page: NodePage, *, verbose: bool = False) -> str:
     lines += history_lines(page.history, verbose=verbose)
     if verbose and page.pool_reasons:
         lines += ["", "Pool:", *(f"    {each}" for each in page.pool_reasons)]
+    if page.row.price_as_of is not None:
+        lines += ["", f"Price: {page.row.price_source}, of {day_with_age(page.row.price_as_of, page.at.date())}"]
     if not verbose:
         lines += ["", f"Everything, with each signal and each rule: gpuwatch explain -v {page.row.name}"]
     return "\n".join(map(legible, lines))
@@ -71,8 +73,6 @@ def _head(page: NodePage) -> Iterator[str]:
     price = "" if row.usd_per_hour is None else f", {format_usd(row.usd_per_hour)}/h"
     place = row.zone if row.cloud is None else f"{row.zone} of {row.cloud}"
     yield f"{name}: {row.instance_type} in {place}, pool {row.pool}{owner}, {row.state.value}, {enrolled}{price}"
-    if row.price_as_of is not None:
-        yield f"Its price is of {day_with_age(row.price_as_of, page.at.date())}: {row.price_source}"
 
 
 def _answer(page: NodePage) -> Iterator[str]:

@@ -4,9 +4,10 @@ from dataclasses import dataclass
 from datetime import datetime
 
 from gpuwatch.controller.context import Round
-from gpuwatch.controller.node_row import NodeRow, RequiredApproval, node_rows, required_approval
+from gpuwatch.controller.node_row import NodeRow, node_rows
 from gpuwatch.controller.round import explain_step
 from gpuwatch.guard import Rulebook
+from gpuwatch.guard.outlook import RequiredApproval, required_approval
 from gpuwatch.ledger import Entry, Ledger, PastRound
 from gpuwatch.model.activity import Activity, Evidence
 from gpuwatch.model.decision import LedgerView, Review, Step

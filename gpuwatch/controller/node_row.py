@@ -2,7 +2,7 @@
 
 from collections.abc import Sequence
 from dataclasses import dataclass, replace
-from datetime import date, datetime, timedelta
+from datetime import date, datetime
 from decimal import Decimal
 from typing import Self
 
@@ -10,21 +10,16 @@ from gpuwatch.controller.context import Round, unreached_in, unreached_words
 from gpuwatch.controller.pod_rows import ClusterRow, PodRow, cluster_row, pod_rows
 from gpuwatch.controller.workload_rows import WorkloadRow, workload_rows
 from gpuwatch.guard import Rulebook
-from gpuwatch.guard.consent import wants_approval
+from gpuwatch.guard.outlook import NextAction, Outlook, RequiredApproval, required_approval
 from gpuwatch.ledger import PastRound
 from gpuwatch.model.activity import State
-from gpuwatch.model.decision import REMOVALS, Answer, LedgerView, Observation, Step, Verb, reason_with_refusals
+from gpuwatch.model.decision import Answer, LedgerView, Step, Verb
 from gpuwatch.model.fleet import GpuVerdict, Node, NodeState
 from gpuwatch.model.health import Health
 from gpuwatch.model.orders import ITSELF
 from gpuwatch.model.sight import Silence
 from gpuwatch.money.accounting.scope import uncounted_nodes
-from gpuwatch.policies import idle, undone
-from gpuwatch.policies.idle_settings import IdleRules
 from gpuwatch.policies.idle_timeout.answers import regret_sentences
-
-_WAITING = frozenset({"waiting", "not_running"})
-_REMOVES = frozenset(verb.value for verb in REMOVALS)
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -36,32 +31,6 @@ class Gpu:
     health: Health | None = None
     utilization_ratio: float | None = None
     memory_used_ratio: float | None = None
-
-
-@dataclass(frozen=True, slots=True, kw_only=True)
-class NextAction:
-    """What happens to the node next, if nothing changes.
-
-    `at` is the earliest time; the round's own time if it is due already. `removal` is what a notice announces, and
-    `removal_at` the earliest time of the removal that the action leads to, or is. `refused_by` are the guard rules that
-    block it; for an action that is not due yet, those that are certain to block it then.
-    """
-
-    verb: Verb
-    at: datetime
-    removal_at: datetime | None = None
-    removal: Verb | None = None
-    refused_by: tuple[str, ...] = ()
-
-
-@dataclass(frozen=True, slots=True, kw_only=True)
-class RequiredApproval:
-    """An operator's approval that the pool requires. `notice` is the notice's key; `who` is null until it is given."""
-
-    notice: str
-    who: str | None = None
-    at: datetime | None = None
-    reason: str = ""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -197,23 +166,23 @@ def node_rows(done: Round | PastRound, rules: Rulebook) -> tuple[NodeRow, ...]:
     steps = {step.node_id: step for decision in done.decisions for step in decision.steps}
     refusals = {review.step.node_id: review.refusals for review in done.reviews}
     seen, (late, when) = done.observation, unreached_in(done)
+    outlook = Outlook(seen, rules)
     rows = [
-        _row(node, steps[node.id], refusals.get(node.id, ()), seen, rules, unreached_words(steps[node.id], late, when))
+        _row(node, steps[node.id], refusals.get(node.id, ()), outlook, unreached_words(steps[node.id], late, when))
         for node in seen.fleet.nodes
     ]
     foreign = uncounted_nodes(seen.fleet)
     return tuple(replace(row, foreign=True) if row.id in foreign else row for row in rows)
 
 
-def _row(
-    node: Node, step: Step, refusals: Sequence[Answer], seen: Observation, rules: Rulebook, late: str | None
-) -> NodeRow:
+def _row(node: Node, step: Step, refusals: Sequence[Answer], outlook: Outlook, late: str | None) -> NodeRow:
+    seen, rules = outlook.observation, outlook.rules
     running, activity = node.state is NodeState.RUNNING, node.activity
     billed = running or node.billed_though_stopped
     price, notice = seen.price(node) if billed else None, seen.ledger.notice(node.id)
     known = running and activity.state is not State.UNKNOWN
     late = None if refusals else late
-    why = reason_with_refusals(step, refusals)
+    after, why = outlook.next_action(node, step, refusals, late=late is not None)
     return NodeRow(
         id=node.id,
         name=node.name,
@@ -237,7 +206,7 @@ def _row(
         price_as_of=None if price is None else price.as_of,
         price_source=None if price is None else price.source,
         notified_at=None if notice is None else notice.at,
-        next=_next_action(node, step, refusals, seen, rules, late=late is not None),
+        next=after,
         approval=required_approval(node, seen.ledger, rules),
         stopped=_stop_row(node, seen.ledger),
         unreached=late,
@@ -276,74 +245,3 @@ def _gpu(verdict: GpuVerdict) -> Gpu:
         utilization_ratio=None if verdict.use is None else verdict.use.utilization_ratio,
         memory_used_ratio=None if verdict.use is None else verdict.use.memory_used_ratio,
     )
-
-
-def required_approval(node: Node, ledger: LedgerView, rules: Rulebook) -> RequiredApproval | None:
-    """The approval that the node's removal requires. None: it requires none, or there is no notice to approve yet."""
-    notice, approval = ledger.notice(node.id), ledger.approval(node.id)
-    if notice is None or not wants_approval(rules.pool(node.pool), notice):
-        return None
-    if approval is None:
-        return RequiredApproval(notice=notice.key)
-    return RequiredApproval(notice=notice.key, who=approval.who, at=approval.at, reason=approval.reason)
-
-
-def _next_action(
-    node: Node, step: Step, refusals: Sequence[Answer], observation: Observation, rulebook: Rulebook, *, late: bool
-) -> NextAction | None:
-    """What happens next. None: nothing, or its time is not known. `late`: it had no turn, so the next round is next."""
-    rules, now = rulebook.pool(node.pool), observation.now
-    grace = timedelta(seconds=idle.grace_seconds(node, observation, rules.idle, rules.office))
-    if step.verb is not Verb.HOLD:
-        at = now + timedelta(seconds=observation.interval_seconds) if late else now
-        refused = tuple(answer.rule for answer in refusals)
-        if step.verb is not Verb.NOTICE:
-            return NextAction(verb=step.verb, at=at, refused_by=refused)
-        grace, removal = _announced_removal(step, grace)
-        return NextAction(verb=step.verb, at=at, removal_at=at + grace, removal=removal, refused_by=refused)
-    if not node.enrolled or node.protected is not None or node.snoozed is not None:
-        return None
-    choice, wait = _choice(node, step, observation, rules.idle)
-    if choice not in _REMOVES:
-        return None
-    notice = observation.ledger.notice(node.id)
-    if step.reason.code == "grace" and notice is not None:
-        at = max(now, notice.at + grace if notice.promise is None else notice.promise.due(notice.at))
-        required = required_approval(node, observation.ledger, rulebook)
-        waits = ("approval",) if required is not None and required.who is None else ()
-        refused = (*_certain_refusals(node, observation, rulebook, at), *waits)
-        return NextAction(verb=Verb(choice), at=at, removal_at=at, refused_by=refused)
-    if step.reason.code in _WAITING and wait is not None:
-        at = now + timedelta(seconds=max(0.0, wait))
-        refused = _certain_refusals(node, observation, rulebook, at)
-        return NextAction(
-            verb=Verb.NOTICE, at=at, removal_at=at + grace, removal=Verb(choice or ""), refused_by=refused
-        )
-    return None
-
-
-def _announced_removal(step: Step, grace: timedelta) -> tuple[timedelta, Verb | None]:
-    """What a notice promises: the time until the removal, and which one; a notice without a promise says neither."""
-    seconds, action = step.arguments.get("grace_seconds"), step.arguments.get("action")
-    return grace if seconds is None else timedelta(seconds=float(seconds)), Verb(action) if action in _REMOVES else None
-
-
-def _choice(node: Node, step: Step, observation: Observation, rules: IdleRules) -> tuple[str | None, float | None]:
-    """What its pool does with the node in the end, and for how many seconds it still waits before the notice."""
-    if node.state is NodeState.RUNNING:
-        choice, wait = idle.choose_action(node, observation, rules)
-        return choice, None if wait is None else wait - node.activity.held_seconds
-    found = observation.ledger.own_stop(node) if node.state is NodeState.STOPPED else None
-    if found is None or rules.terminate_after is None or step.reason.code == undone.CODE:
-        return None, None
-    if found.why_unwatched(node, observation.interval_seconds) is not None:
-        return None, None
-    age = (observation.now - found.at).total_seconds()
-    return Verb.TERMINATE.value, rules.terminate_after - rules.terminate_grace_period - age
-
-
-def _certain_refusals(node: Node, observation: Observation, rulebook: Rulebook, at: datetime) -> tuple[str, ...]:
-    """The rules that will still block an action at that time."""
-    pauses = (each for each in observation.ledger.pauses if each.pool in {None, node.pool})
-    paused = any(each.until is None or each.until > at for each in pauses)
-    return tuple(["observe_only"] * (not rulebook.enforce) + ["paused"] * paused)

@@ -3,11 +3,11 @@
 from datetime import timedelta
 from http import HTTPStatus
 
-from gpuwatch.controller.node_row import required_approval
 from gpuwatch.controller.web import schemas
 from gpuwatch.controller.web.call import Call, RefusedError
 from gpuwatch.controller.web.state import State
 from gpuwatch.controller.workload_orders import Kept, SnoozeTooLongError, UnknownWorkloadError, keep_workload, let_go
+from gpuwatch.guard.outlook import required_approval
 from gpuwatch.model.duration import format_duration
 from gpuwatch.model.fleet import Node
 from gpuwatch.model.orders import Acknowledgement, Approval, Pause, Snooze

@@ -18,6 +18,7 @@ from decimal import Decimal
 from gpuwatch import guard
 from gpuwatch.guard import Case, Rulebook
 from gpuwatch.guard.obstacles import IN_DOUBT, RANK, Holds, Obstacle
+from gpuwatch.guard.outlook import group_keeps_member
 from gpuwatch.model.activity import State
 from gpuwatch.model.decision import REMOVAL_STEPS, Decision, Observation, Reason, Review, Step, Verb
 from gpuwatch.model.fleet import Node, NodeState
@@ -178,7 +179,7 @@ def _obstacles(each: _Found, review: Review | None) -> Iterator[Obstacle]:
         blind = obstacle is Obstacle.LOW_COVERAGE and not case.machine.enrolled  # it is no member of its pool yet
         if obstacle not in _OF_OWNERS and not blind and _refuses(case, rule):
             yield obstacle
-    if known and _refuses(case, "group") and _lasts(case):
+    if known and _refuses(case, "group") and group_keeps_member(case):
         yield Obstacle.GROUP_SIZE
     if step is None:
         return
@@ -226,14 +227,6 @@ def _of_pools_choice(case: Case) -> Iterator[Obstacle]:
         settings = case.pool_rules.idle
         inside = {gpu.activity.state for gpu in gpus} - states - {State.IDLE}
         yield from (_NOT_USED[state] for state in inside if getattr(settings, state.value) == "report")
-
-
-def _lasts(case: Case) -> bool:
-    """Whether the group's objection stays. Where gpuwatch acts, it protects the other members before AZRebalance."""
-    group = case.group
-    if group is None or group.desired - 1 < group.min_size or "Terminate" in group.suspended:
-        return True
-    return case.enforce
 
 
 def _keep_floor(observation: Observation, pool: str, machines: Iterable[_Found], rules: Rulebook) -> None:

@@ -70,7 +70,9 @@ def gather_report(
             rounds=rounds,
             saved=_saved_money(history, period, now, interval_seconds, left, last),
             actions=history.actions(since, until, _NEWEST),
-            inventory=None if newest is None else inventory(newest.observation, newest.decisions, newest.reviews),
+            inventory=None
+            if newest is None
+            else inventory(newest.observation, newest.decisions, newest.reviews, newest.rulebook),
             blocked=_blocked_money(newest),
             budgets=() if last is None else last.observation.budgets,
             progress=None if began is None else since_began(ledger, period, now, began),

@@ -6,8 +6,10 @@ from dataclasses import dataclass
 from datetime import datetime
 from decimal import Decimal
 
+from gpuwatch.guard import Rulebook
+from gpuwatch.guard.outlook import Outlook
 from gpuwatch.model.activity import State
-from gpuwatch.model.decision import Decision, Observation, Review, Verb, reason_with_refusals
+from gpuwatch.model.decision import Answer, Decision, Observation, Review, Step, Verb, reason_with_refusals
 from gpuwatch.model.fleet import Node, NodeState
 from gpuwatch.model.health import Health, Remedy
 from gpuwatch.money.accounting.scope import counted_nodes
@@ -117,8 +119,10 @@ class Inventory:
         return self.machines.at
 
 
-def inventory(observation: Observation, decisions: Sequence[Decision], reviews: Sequence[Review]) -> Inventory:
-    """What one round saw."""
+def inventory(
+    observation: Observation, decisions: Sequence[Decision], reviews: Sequence[Review], rules: Rulebook | None
+) -> Inventory:
+    """What one round saw. `rules` are those that it was decided by; an early ledger does not have them."""
     nodes, ours = observation.fleet.nodes, tuple(counted_nodes(observation.fleet))
     running = [node for node in ours if node.state is NodeState.RUNNING]
     return Inventory(
@@ -128,7 +132,8 @@ def inventory(observation: Observation, decisions: Sequence[Decision], reviews: 
             uses=_count_words(node.activity.state.value for node in running),
             idle=tuple(
                 sorted(
-                    _idle(observation, running, decisions, reviews), key=lambda each: (-each.held_seconds, each.node_id)
+                    _idle(observation, running, decisions, reviews, rules),
+                    key=lambda each: (-each.held_seconds, each.node_id),
                 )
             ),
             stopped=tuple(
@@ -159,11 +164,16 @@ def inventory(observation: Observation, decisions: Sequence[Decision], reviews: 
 
 
 def _idle(
-    observation: Observation, running: Iterable[Node], decisions: Sequence[Decision], reviews: Sequence[Review]
+    observation: Observation,
+    running: Iterable[Node],
+    decisions: Sequence[Decision],
+    reviews: Sequence[Review],
+    rules: Rulebook | None,
 ) -> Iterator[Idle]:
     """Those without use, each with what is decided about it."""
     steps = {step.node_id: step for decision in decisions for step in decision.steps}
     refused = {review.step.node_id: review.refusals for review in reviews if review.refusals}
+    outlook = None if rules is None else Outlook(observation, rules)
     for node in running:
         if node.activity.state in _OF_NO_USE:
             step, price, refusals = steps.get(node.id), observation.price(node), refused.get(node.id, ())
@@ -176,8 +186,15 @@ def _idle(
                 held_seconds=node.activity.held_seconds,
                 usd_per_hour=None if price is None else price.usd_per_hour,
                 next=Verb.HOLD if step is None or refusals else step.verb,
-                why="nothing was decided about it" if step is None else reason_with_refusals(step, refusals),
+                why=_why(node, step, refusals, outlook),
             )
+
+
+def _why(node: Node, step: Step | None, refusals: Sequence[Answer], outlook: Outlook | None) -> str:
+    """The sentence that `gpuwatch status` shows of it."""
+    if step is None:
+        return "nothing was decided about it"
+    return reason_with_refusals(step, refusals) if outlook is None else outlook.next_action(node, step, refusals)[1]
 
 
 def _stopped_machines(observation: Observation) -> Iterator[Stopped]:

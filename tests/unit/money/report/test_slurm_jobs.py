@@ -27,7 +27,7 @@ def reported(*users: str, **machine: Any) -> Report:  # noqa: ANN401  of a node
         nodes.append(a_node(f"i-{number}", slurm=known, **machine))
     seen = replace(an_observation(*nodes), prices={"g6.xlarge": a_price("2")})
     report = a_report(Ledger.in_memory(), date(2026, 3, 2))
-    return replace(report, facts=replace(report.facts, inventory=inventory(seen, (), ())))
+    return replace(report, facts=replace(report.facts, inventory=inventory(seen, (), (), None)))
 
 
 def lines(report: Report) -> list[str]:
