@@ -107,7 +107,8 @@ def check(path: Path | None, *, as_json: bool) -> None:
     priced = bool(settings.pools or settings.clouds or settings.budgets)
     places = [(each.provider, each.first_region) for each in settings.named_clouds.values() if priced]
     old = old_table(places, settings.prices, SystemClock().now().date())
-    more = (*settings.cautions, *everywhere(settings.named_clouds), *_untried_pools(settings), *old)
+    gaps = _price_gaps(settings) if priced else []
+    more = (*settings.cautions, *everywhere(settings.named_clouds), *_untried_pools(settings), *old, *gaps)
     found += [ConfigWarning(sentence=line) for line in more]
     found += _other_sizes(settings)
     open_pools = undecided_pools({name: settings.rulebook.pool(name) for name in settings.rulebook.known})
@@ -180,6 +181,34 @@ def _untried_pools(settings: "Settings") -> list[str]:
     except LedgerError as error:
         return [f"limits.require_backtest is set, and the recorded backtests cannot be read: {error}"]
     return [f"pool {pool} removes no node: {sentence}\n    {remedy}" for pool, (_, sentence, remedy) in found]
+
+
+def _price_gaps(settings: "Settings") -> list[str]:
+    """Regions of the settings without list prices, and types of the last round's machines without a price."""
+    from gpuwatch.money.prices import gaps
+    from gpuwatch.money.prices.open import open_book
+    from gpuwatch.money.prices.overrides_file import PricesError
+    from gpuwatch.runtime.clock import SystemClock
+
+    clouds = settings.named_clouds
+    found = gaps.unpriced_regions(clouds, settings.prices)
+    try:
+        from gpuwatch.ledger import Ledger, LedgerError
+    except ModuleNotFoundError:
+        return found  # nothing is metered without a ledger
+    clock = SystemClock()
+    try:
+        ledger = Ledger.connect(settings.ledger, read_only=True)
+        try:
+            newest = ledger.rounds(limit=1)
+            nodes = ledger.observation(newest[0].id).fleet.nodes if newest else ()
+        finally:
+            ledger.close()
+        book = open_book(settings.prices, clouds=clouds, clock=clock, background=False)
+    except (LedgerError, PricesError, ImportError):
+        return found  # no round is on record yet, or another command says what is wrong
+    providers = {name: each.provider for name, each in clouds.items()}
+    return found + gaps.unpriced_kinds(nodes, book.find, clock.now(), providers)
 
 
 @config.command()

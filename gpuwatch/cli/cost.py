@@ -26,6 +26,7 @@ from gpuwatch.runtime.json_document import json_text
 if TYPE_CHECKING:
     from gpuwatch.config.settings import Settings
     from gpuwatch.money.accounting.store import SpendBook
+    from gpuwatch.money.bill.rates_file import RatesDocument
 
 
 @commands.group(invoke_without_command=True)
@@ -139,6 +140,74 @@ def reconcile(  # noqa: PLR0913  one for each option
         ]
         document = reconciling.reconcile_document(found)
         print_text(json_text("cost.reconcile", document) if as_json else reconciling.as_text(found, limit))
+
+
+@cost.command()
+@click.option(
+    "--bill",
+    "bills",
+    required=True,
+    multiple=True,
+    metavar="[CLOUD=]FILE",
+    help="The bill's file, CSV or JSON lines, also gzipped; of several clouds one each, as CLOUD=FILE.",
+)
+@click.option("--column", "columns", multiple=True, metavar="WHAT=NAME", help="As for `cost reconcile`.")
+@click.option("--cloud", metavar="NAME", help="The bill is of this cloud.")
+@click.option(
+    "--write",
+    type=click.Path(dir_okay=False, path_type=Path),
+    metavar="FILE",
+    help="Put the rates into this file of own prices (prices.file), next to what people wrote there.",
+)
+@config_option
+@json_option
+@click.pass_obj
+def rates(
+    above: Path | None,
+    bills: tuple[str, ...],
+    columns: tuple[str, ...],
+    cloud: str | None,
+    write: Path | None,
+    path: Path | None,
+    *,
+    as_json: bool,
+) -> None:
+    """Show what an hour of each type cost by a bill, with commitments and discounts, and write it as own prices."""
+    with _spend(path or above, named=True) as (settings, spend, names):
+        from zoneinfo import ZoneInfo
+
+        from gpuwatch.money.bill import rates_file
+        from gpuwatch.money.bill.parse import map_columns
+
+        own = map_columns(columns) if columns else None
+        _check_cloud(settings, cloud)
+        providers = {name or each.provider: each.provider for name, each in settings.named_clouds.items()}
+        found = []
+        for whose, file in _bills(settings, bills, cloud):
+            if whose is None and len(set(providers.values())) > 1:
+                raise click.BadParameter(f"name the cloud, one of {', '.join(providers)}", param_hint="--cloud")
+            provider = providers[whose] if whose is not None else next(iter(providers.values()))
+            zone = ZoneInfo(settings.cost.timezone)
+            found.append(rates_file.read_rates(spend, file, zone, provider, own, names))
+        document = rates_file.rates_document(found)
+        print_text(json_text("cost.rates", document) if as_json else rates_file.as_text(document))
+        if write is not None:
+            _write_rates(write, document, settings, quiet=as_json)
+
+
+def _write_rates(file: Path, document: "RatesDocument", settings: "Settings", *, quiet: bool) -> None:
+    """Put rates into a file of own prices, and say what to do next."""
+    from gpuwatch.money.bill import rates_file
+    from gpuwatch.money.bill.charge import BillError
+
+    try:
+        notes = rates_file.write_rates(file, document.rates, settings.prices.currency)
+    except OSError as error:
+        raise BillError(f"{error.filename or file} cannot be written: {error.strerror or error}") from error
+    used = settings.prices.file is not None and Path(settings.prices.file).resolve() == file.resolve()
+    told = [] if used else [f"Set prices.file: {file}"]
+    for line in (*notes, f"Wrote {len(document.rates) - len(notes)} rates into {file}.", *told):
+        print_text(line, err=quiet)
 
 
 def _bills(settings: "Settings", bills: tuple[str, ...], cloud: str | None) -> list[tuple[str | None, Path]]:

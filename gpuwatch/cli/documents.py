@@ -16,6 +16,7 @@ DOCUMENTS = {
     "config.check": "gpuwatch.cli.config:CheckDocument",
     "config.show": "gpuwatch.cli.config:ShowDocument",
     "cost": "gpuwatch.money.report.cost:CostDocument",
+    "cost.rates": "gpuwatch.money.bill.rates_file:RatesDocument",
     "cost.reconcile": "gpuwatch.money.bill.statement:ReconcileDocument",
     "demo": "gpuwatch.simulate.demo:DemoDocument",
     "doctor.agent": "gpuwatch.cli.doctor.report:DoctorDocument",

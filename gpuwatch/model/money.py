@@ -1,5 +1,6 @@
 """What things cost. Money is Decimal, never float."""
 
+import re
 from collections.abc import Iterable
 from dataclasses import dataclass, field
 from datetime import date
@@ -159,6 +160,38 @@ def elsewhere_note(sources: Iterable[str | None]) -> str | None:
 
 
 _NAMED_PLACES = 3
+
+EFFECTIVE = "effective rate of your bill"
+_COMMITTED = re.compile(rf"{EFFECTIVE}, [^;]*?([0-9]+(?:\.[0-9]+)?) % committed")
+
+
+def effective_source(first: date, last: date, committed: Decimal) -> str:
+    """The source of a price that a bill of these days has; `committed` is the share of it that commitments cover."""
+    month = f"{first:%Y-%m}"
+    days = month if f"{last:%Y-%m}" == month else f"{month} to {last:%Y-%m}"
+    percent = (committed * 100).quantize(Decimal("0.1"))
+    covered = f", {percent.normalize():f} % committed" if percent else ""
+    return f"{EFFECTIVE}, {days}{covered}"
+
+
+def committed_ratio(source: str | None) -> Decimal:
+    """The share of a price that commitments cover, by its source: it is paid whether the machine runs or not."""
+    found = _COMMITTED.search(source or "")
+    return min(Decimal(found[1]) / 100, Decimal(1)) if found else Decimal(0)
+
+
+def avoidable_usd(usd_per_hour: Decimal, source: str | None) -> Decimal:
+    """What of an hour's price a stop saves: an hour that a commitment covers is paid in any case."""
+    return usd_per_hour * (1 - committed_ratio(source))
+
+
+def committed_note(sources: Iterable[str | None]) -> str | None:
+    """The sentence about machines that commitments cover; None: no commitment covers any."""
+    shares = sorted({share for share in map(committed_ratio, sources) if share})
+    if not shares:
+        return None
+    most = f"up to {shares[-1]:.0%}" if len(shares) > 1 else f"{shares[-1]:.0%}"
+    return f"Commitments cover {most} of the price of some machines: that part is paid also while they are stopped."
 
 
 def format_usd(amount: Decimal | Fraction | float | None, unknown: str = "-") -> str:

@@ -230,17 +230,27 @@ def whole(groups: Iterable[Total]) -> Total:
     return made
 
 
-def round_parts(parts: Mapping[str, Fraction], step: Fraction) -> tuple[int, dict[str, int]]:
+def round_parts(
+    parts: Mapping[str, Fraction], step: Fraction, most: Mapping[str, int] | None = None
+) -> tuple[int, dict[str, int]]:
     """The sum and its parts in whole steps: the sum rounded to the nearest, and parts that add up to it.
 
-    By largest remainders: no part is off by a step or more, and the sum is the same however it is divided.
+    By largest remainders: no part is off by a step or more, and the sum is the same however it is divided. Where these
+    are parts of what is shown next to them as `most`, none is larger (waste is never a cent above its cost); one may
+    then be off by a step and a bit.
     """
     exact = {name: part / step for name, part in parts.items()}
     total = round(sum(exact.values(), Fraction(0)))
     made = {name: part.numerator // part.denominator for name, part in exact.items()}
     rest = total - sum(made.values())
-    for name in sorted(made, key=lambda name: (made[name] - exact[name], name))[:rest]:
-        made[name] += 1
+    order = sorted(made, key=lambda name: (made[name] - exact[name], name))
+    while rest > 0:
+        room = order if most is None else [name for name in order if made[name] < most[name]]
+        for name in room[:rest]:
+            made[name] += 1
+        rest -= len(room[:rest])
+        if not room:
+            break
     return total, made
 
 
@@ -300,8 +310,8 @@ def total_documents(
 ) -> tuple[Document, ...]:
     """Totals for JSON: exact times, and money in cents that add up to the whole's; `more` are other fields of each."""
     _, cents = round_parts({name: each.usd for name, each in totals.items()}, _CENT)
-    _, wasted = round_parts({name: each.usd_wasted for name, each in totals.items()}, _CENT)
-    _, unproven = round_parts({name: each.usd_unproven for name, each in totals.items()}, _CENT)
+    _, wasted = round_parts({name: each.usd_wasted for name, each in totals.items()}, _CENT, cents)
+    _, unproven = round_parts({name: each.usd_unproven for name, each in totals.items()}, _CENT, cents)
     _, foreign = round_parts({name: each.foreign.usd for name, each in totals.items()}, _CENT)
     return tuple(
         kind(

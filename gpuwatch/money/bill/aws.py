@@ -97,7 +97,16 @@ def aws_charges(row: Row, local_day: LocalDay) -> Iterator[Charge]:
     elif line.endswith("Discount"):
         machine = bool(row.text("lineitemresourceid")) and is_machine_time(usage)
         cost = row.amount(_NET) if row.has(_NET) else row.amount(_COST)  # where usage is net, the discount is in it
-        made = replace(_common(row, local_day, machine=machine), cost=cost, plain=False, kind=DISCOUNTS)
+        made = replace(
+            _common(row, local_day, machine=machine),
+            cost=cost,
+            plain=False,
+            kind=DISCOUNTS,
+            region=_region(row),
+            instance_type=_instance_type(row, usage),
+            spot="SpotUsage" in usage,
+            rated=any(word in usage for word in _RATED),
+        )
     else:
         made = _usage(row, local_day, line, usage)
     if made.cost or made.hours:

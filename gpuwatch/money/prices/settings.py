@@ -87,7 +87,7 @@ class PriceSettings:
         Seconds,
         Ge(86400),
         Setting("`config check` and `prices` warn of built-in prices older than this, of clouds not in `live`."),
-    ] = 31_536_000.0
+    ] = 15_552_000.0
     live: LivePriceSettings = field(default_factory=LivePriceSettings)
 
 

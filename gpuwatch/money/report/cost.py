@@ -212,9 +212,10 @@ def _table(report: Report) -> list[str]:
         columns[use.value] = {name: Fraction(each.gpu_ms_by_use[use]) for name, each in groups.items()}
     digits = 1 if report.whole.gpu_ms >= _MANY_MS else 2
     hours = {head: round_parts(column, Fraction(HOUR_MS, 10**digits)) for head, column in columns.items()}
-    cost = round_parts({name: each.usd for name, each in groups.items()}, display_currency().cent)
-    wasted = round_parts({name: each.usd_wasted for name, each in groups.items()}, display_currency().cent)
-    unproven = round_parts({name: each.usd_unproven for name, each in groups.items()}, display_currency().cent)
+    cent = display_currency().cent
+    cost = round_parts({name: each.usd for name, each in groups.items()}, cent)
+    wasted = round_parts({name: each.usd_wasted for name, each in groups.items()}, cent, cost[1])
+    unproven = round_parts({name: each.usd_unproven for name, each in groups.items()}, cent, cost[1])
     rows = [[report.by, *columns, "no use", "cost", "wasted", "of cost", "unproven"]]
     for name, each in sorted(groups.items(), key=lambda item: (-item[1].usd, -item[1].gpu_ms, item[0])):
         cells = [f"{parts[name] / 10**digits:,.{digits}f}" for _, parts in hours.values()]

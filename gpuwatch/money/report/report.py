@@ -250,8 +250,10 @@ def merge_totals(parts: Iterable[tuple[Row, Total]], group: Callable[[Row], str]
 def lines(groups: Mapping[str, Total]) -> tuple[Line, ...]:
     """With their cents, what wasted the most first."""
     _, cents = round_parts({name: each.usd for name, each in groups.items()}, display_currency().cent)
-    _, wasted = round_parts({name: each.usd_wasted for name, each in groups.items()}, display_currency().cent)
-    _, unproven = round_parts({name: each.usd_unproven for name, each in groups.items()}, display_currency().cent)
+    _, wasted = round_parts({name: each.usd_wasted for name, each in groups.items()}, display_currency().cent, cents)
+    _, unproven = round_parts(
+        {name: each.usd_unproven for name, each in groups.items()}, display_currency().cent, cents
+    )
     made = [
         Line(name=name, total=each, cents=cents[name], wasted_cents=wasted[name], unproven_cents=unproven[name])
         for name, each in groups.items()

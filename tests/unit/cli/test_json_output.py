@@ -34,6 +34,7 @@ LINES: dict[str, tuple[str, ...]] = {
     "audit.log": ("audit log --since 30d",),
     "audit.verify": ("audit verify",),
     "cost": (f"cost {_FORTNIGHT} --unused --explain", f"cost {_FORTNIGHT} --by owner"),
+    "cost.rates": ("cost rates --bill bill.csv",),
     "cost.reconcile": ("cost reconcile --bill bill.csv",),
     "budget": ("budget",),
     "report": ("report --day 2026-03-28 --unused", "report --month 2026-03"),

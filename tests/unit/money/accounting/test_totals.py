@@ -158,3 +158,19 @@ def test_energy_is_what_was_measured_and_each_factor_is_apart() -> None:
     assert (bare.host_kwh, bare.facility_kwh, bare.co2e_kg) == (None, None, None)
     assert (result.gpu_kwh, result.host_kwh, result.facility_kwh, result.co2e_kg) == (3.0, 1.0, 6.0, 2.4)
     assert energy(Total(), EnergySettings()).measured_ratio is None
+
+
+_SPLIT = st.tuples(st.fractions(0, 3, max_denominator=300), st.fractions(0, 1, max_denominator=50))
+
+
+@given(st.lists(_SPLIT, min_size=1, max_size=12))
+@settings(max_examples=200)
+def test_waste_is_never_a_cent_above_its_cost(groups: list[tuple[Fraction, Fraction]]) -> None:
+    """Of each group, however both are rounded; and the parts add up to the sum as before."""
+    cost = {str(place): usd for place, (usd, _) in enumerate(groups)}
+    wasted = {str(place): usd * share for place, (usd, share) in enumerate(groups)}
+    _, cents = round_parts(cost, Fraction(1, 100))
+    total, parts = round_parts(wasted, Fraction(1, 100), cents)
+
+    assert all(parts[name] <= cents[name] for name in cost)
+    assert total == sum(parts.values()) == round(sum(wasted.values(), Fraction(0)) * 100)
