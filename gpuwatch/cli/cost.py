@@ -64,7 +64,7 @@ def cost(  # noqa: PLR0913  one for each option
     if context.invoked_subcommand is not None:
         context.obj = path
         return
-    with _spend(path) as (settings, spend, _):
+    with open_spend(path) as (settings, spend, _):
         from zoneinfo import ZoneInfo
 
         from gpuwatch.money.report import cost as report
@@ -125,7 +125,7 @@ def reconcile(  # noqa: PLR0913  one for each option
     as_json: bool,
 ) -> None:
     """Compare a bill with the ledger: differences by machine and day, largest first, with the likeliest reason."""
-    with _spend(path or above, named=True) as (settings, spend, names):
+    with open_spend(path or above, named=True) as (settings, spend, names):
         from zoneinfo import ZoneInfo
 
         from gpuwatch.money.bill import statement as reconciling
@@ -173,7 +173,7 @@ def rates(
     as_json: bool,
 ) -> None:
     """Show what an hour of each type cost by a bill, with commitments and discounts, and write it as own prices."""
-    with _spend(path or above, named=True) as (settings, spend, names):
+    with open_spend(path or above, named=True) as (settings, spend, names):
         from zoneinfo import ZoneInfo
 
         from gpuwatch.money.bill import rates_file
@@ -235,7 +235,7 @@ def _check_cloud(settings: "Settings", cloud: str | None, option: str = "--cloud
 
 
 @contextmanager
-def _spend(path: Path | None, *, named: bool = False) -> Iterator[tuple["Settings", "SpendBook", dict[str, str]]]:
+def open_spend(path: Path | None, *, named: bool = False) -> Iterator[tuple["Settings", "SpendBook", dict[str, str]]]:
     """The settings, and what was billed, all of one moment; what a person can mend is a sentence, and exit status 2.
 
     With `named` also the ids of machines by their names.

@@ -33,7 +33,6 @@ from gpuwatch.money.bill.charge import (
 
 REQUIRED = ("lineitemresourceid", "lineitemusagestartdate", "lineitemunblendedcost")
 _MACHINE_TIME = ("BoxUsage", "SpotUsage", "DedicatedUsage", "HostBoxUsage", "Reservation:")
-_RATED = ("BoxUsage:", "SpotUsage:")  # an hour of one machine: no host, no reservation
 _UNUSED_USAGE = ("UnusedBox", "UnusedDed")  # of a capacity reservation
 # Usage types of AWS that are for no machine's time, after the code of the region: what people call them. Egress is what
 # leaves a region, for the Internet, another region or Direct Connect; other traffic stays in it, or comes in.
@@ -105,7 +104,7 @@ def aws_charges(row: Row, local_day: LocalDay) -> Iterator[Charge]:
             region=_region(row),
             instance_type=_instance_type(row, usage),
             spot="SpotUsage" in usage,
-            rated=any(word in usage for word in _RATED),
+            rated=_is_rated(usage),
         )
     else:
         made = _usage(row, local_day, line, usage)
@@ -130,8 +129,13 @@ def _usage(row: Row, local_day: LocalDay, line: str, usage: str) -> Charge:
         region=_region(row),
         instance_type=_instance_type(row, usage),
         spot="SpotUsage" in usage,
-        rated=any(word in usage for word in _RATED),
+        rated=_is_rated(usage),
     )
+
+
+def _is_rated(usage: str) -> bool:
+    """Whether it is an hour of one machine: no host, no reservation."""
+    return "HostBoxUsage" not in usage and ("BoxUsage" in usage or "SpotUsage" in usage)
 
 
 def _common(row: Row, local_day: LocalDay, *, machine: bool) -> Charge:

@@ -63,6 +63,7 @@ LINES: dict[str, tuple[str, ...]] = {
 EMPTY = {
     "config.check": {"warnings"},
     "cost": {"wrong"},
+    "cost.rates": {"left_out"},
     "explain": {"blind", "last_busy", "owners"},
     "plan": {"silent", "workloads"},
     "prices": {"warnings"},

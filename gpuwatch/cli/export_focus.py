@@ -1,0 +1,61 @@
+"""`gpuwatch export focus`: what was metered, as a table in FOCUS columns."""
+
+from datetime import timedelta
+from pathlib import Path
+
+import click
+
+from gpuwatch.cli.base import config_option, print_text
+from gpuwatch.cli.cost import open_spend
+from gpuwatch.cli.export import export, folder_argument, force_option
+from gpuwatch.cli.shipped import write
+
+
+@export.command()
+@folder_argument
+@click.option("--from", "first", metavar="DAY", help="The first day, such as 2026-03-01.")
+@click.option("--to", "last", metavar="DAY", help="The last day, which counts; without it, today.")
+@click.option("--month", metavar="MONTH", help="A month, such as 2026-03; without any of these, this month.")
+@click.option("--day", metavar="DAY", help="One day.")
+@click.option(
+    "--by",
+    type=click.Choice(["node", "workload"]),
+    default="node",
+    show_default=True,
+    help="A row for each day of a machine, or in Kubernetes of a workload.",
+)
+@config_option
+@force_option
+def focus(  # noqa: PLR0913  one for each option
+    *,
+    folder: Path,
+    first: str | None,
+    last: str | None,
+    month: str | None,
+    day: str | None,
+    by: str,
+    path: Path | None,
+    force: bool,
+) -> None:
+    """Write what machines cost and wasted as a CSV table in FOCUS 1.2 columns, for tools that read bills.
+
+    Its sums are those of `gpuwatch cost`, to the cent. Columns of gpuwatch's own begin with x_.
+    """
+    with open_spend(path) as (settings, spend, _):
+        from zoneinfo import ZoneInfo
+
+        from gpuwatch.money.focus_export import focus_table
+        from gpuwatch.money.report.period import period_of
+        from gpuwatch.runtime.clock import SystemClock
+
+        zone = ZoneInfo(settings.cost.timezone)
+        period = period_of(zone, SystemClock().now(), first=first, last=last, month=month, day=day)
+        table, unpriced = focus_table(spend, period, by)
+    last_day = period.after - timedelta(days=1)
+    write(folder, {f"focus-{period.first}-to-{last_day}.csv": table}, force)
+    if unpriced:
+        print_text(
+            f"Warning: {unpriced:,.1f} machine-hours have no known price. FOCUS allows no null as a cost: they cost 0 "
+            "in the table and stand in x_UnpricedHours. `gpuwatch cost` says what to set.",
+            err=True,
+        )
