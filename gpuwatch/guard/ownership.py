@@ -7,6 +7,7 @@ from gpuwatch.model.decision import DECISION_TAG, NOTIFIED_TAG, Verb
 from gpuwatch.model.duration import format_duration
 from gpuwatch.model.fleet import Node
 from gpuwatch.model.orders import ITSELF
+from gpuwatch.model.usage import FLEET_TAG
 from gpuwatch.model.verbs import prepared_removal
 from gpuwatch.policies import elsewhere, idle, undone
 from gpuwatch.policies.kubernetes.obstacles import consents, is_joined
@@ -69,7 +70,11 @@ def not_enrolled(case: Case) -> Finding:
     if case.step.verb is Verb.LAUNCH:
         return allow("A new node is enrolled from its launch.")
     if case.node is not None and not case.node.enrolled:
-        return refuse("It is not enrolled.", "Tag it gpuwatch:fleet=<your fleet>, if gpuwatch may touch it.")
+        other = case.node.tags.get(FLEET_TAG)
+        return refuse(
+            f"It is not enrolled{f': it is of the fleet {other}' if other else ''}.",
+            "Tag it gpuwatch:fleet=<your fleet>, if gpuwatch may touch it.",
+        )
     if case.group is not None and not consents(case.node, case.group, case.pool_rules.kubernetes):
         return refuse(
             f"Its group {case.group.name} is not enrolled.",

@@ -1,5 +1,6 @@
 """The cloud: the fleet, what we may do with it, what is unsafe in it, what it costs."""
 
+from collections import Counter
 from collections.abc import Iterator
 from dataclasses import replace
 
@@ -15,6 +16,8 @@ from gpuwatch.config.settings import Settings
 from gpuwatch.model.duration import format_duration
 from gpuwatch.model.fleet import Node
 from gpuwatch.model.money import price_key
+from gpuwatch.model.readable import how_many
+from gpuwatch.model.usage import FLEET_TAG
 from gpuwatch.money.prices.open import open_book
 from gpuwatch.money.prices.overrides_file import PricesError
 from gpuwatch.money.prices.price_book import NoPrice
@@ -39,7 +42,11 @@ def fleet(case: ControllerCase) -> Iterator[Finding]:
     others = [node.id for node in nodes if not node.enrolled]
     if others:
         text += f"; only looked at: {first_names(others)}"
-    if case.settings.mode == "enforce" and not enrolled:
+    named = Counter(each.tags[FLEET_TAG] for each in nodes if each.tags.get(FLEET_TAG))
+    if not enrolled and named:
+        fleets = ", ".join(f"{how_many(count, 'machine')} of {fleet!r}" for fleet, count in named.most_common(3))
+        yield make_finding("fleet.other", where, f"{text}. By their tags: {fleets}")
+    elif case.settings.mode == "enforce" and not enrolled:
         yield make_finding("enrolment.none", where, text)
     else:
         yield fine("fleet", where, text)

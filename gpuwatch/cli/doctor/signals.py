@@ -1,5 +1,6 @@
 """What the controller learns of use: the agents, or Prometheus and its series."""
 
+import difflib
 import re
 from collections.abc import Iterator, Sequence
 from datetime import datetime, timedelta
@@ -24,6 +25,7 @@ def agents(case: ControllerCase) -> Iterator[Finding]:
     if nodes is None:
         yield skipped_finding(where)
         return
+    yield from _targets(settings, nodes)
     running = [node for node in nodes if node.state is NodeState.RUNNING]
     if not running:
         yield fine("agents", where, "no machine runs")
@@ -44,6 +46,16 @@ def agents(case: ControllerCase) -> Iterator[Finding]:
         yield from _versions(asked)
         yield from _clocks(asked, begun, case.clock.now())
     yield from undecided_disks(settings, asked)
+
+
+def _targets(settings: Settings, nodes: Sequence[Node]) -> Iterator[Finding]:
+    """Addresses of agents that are of no machine: a slip in its name, or it has ended."""
+    known = {name for node in nodes for name in (node.id, node.name)}
+    for name in settings.signals.targets:
+        if name not in known:
+            near = difflib.get_close_matches(name, sorted(known), n=1)
+            words = f"no GPU machine has this id or name{f'; did you mean {near[0]}?' if near else ''}"
+            yield make_finding("targets.unknown", f"signals.targets.{name}", words)
 
 
 def undecided_disks(settings: Settings, asked: Sequence[Node]) -> Iterator[Finding]:

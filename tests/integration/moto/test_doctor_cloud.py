@@ -191,6 +191,16 @@ def test_nothing_enrolled_is_told_where_the_controller_may_act(ec2: MotoFaults) 
     assert codes(cloud.fleet(a_case(ec2, mode="enforce"))) == ["enrolment.none"]
 
 
+def test_a_fleet_of_another_name_is_told_with_the_names_that_there_are(ec2: MotoFaults) -> None:
+    """A slip in the setting `fleet` looks like a fleet in which nobody is enrolled, in either mode."""
+    for fleet in ("ml", "ml", "research"):
+        ec2.launch({"gpuwatch:fleet": fleet})
+    for mode in ("observe", "enforce"):
+        found = list(cloud.fleet(a_case(ec2, mode=mode)))
+        assert codes(found) == ["fleet.other"]
+        assert the(found, "fleet.other").seen.endswith("By their tags: 2 machines of 'ml', 1 machine of 'research'")
+
+
 @pytest.mark.parametrize(("seconds", "expected"), [(0, []), (60, ["clock.cloud"]), (-60, ["clock.cloud"])])
 def test_the_clock_is_compared_with_the_clouds(
     ec2: MotoFaults, monkeypatch: pytest.MonkeyPatch, seconds: int, expected: list[str]

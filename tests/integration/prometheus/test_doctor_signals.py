@@ -90,6 +90,20 @@ def test_a_late_answer_is_no_wrong_clock() -> None:
     assert ask(replace(now, at=now.at - timedelta(seconds=8), age_seconds=8.0)) == []
 
 
+def test_an_address_for_a_machine_that_does_not_exist_is_named_with_the_nearest_one() -> None:
+    """A slip in `signals.targets` leaves that machine without a verdict."""
+    found = list(
+        signals.agents(a_case((a_node("i-eval"),), ObserveSettings(targets={"i-evall": "http://127.0.0.9:1"})))
+    )
+
+    assert "targets.unknown" in codes(found)
+    wrong = the(found, "targets.unknown")
+    assert (wrong.looked_at, wrong.seen) == (
+        "signals.targets.i-evall",
+        "no GPU machine has this id or name; did you mean i-eval?",
+    )
+
+
 def test_without_a_fleet_nobody_is_asked() -> None:
     """Which is not the same as fine."""
     assert codes(signals.agents(a_controller(CloudError("no credentials")))) == ["cloud.skipped"]
