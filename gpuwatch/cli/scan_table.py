@@ -6,7 +6,7 @@ from rich.text import Text
 
 from gpuwatch.model.currency import display_currency
 from gpuwatch.model.duration import format_duration
-from gpuwatch.model.money import bare_usd, elsewhere_note, format_usd
+from gpuwatch.model.money import bare_usd, format_usd, price_note
 from gpuwatch.model.readable import how_many, legible
 from gpuwatch.money.scan import ScanDocument, ScanMachine, ScanSum
 from gpuwatch.runtime.columns import Column, laid_out
@@ -51,7 +51,7 @@ def remarks(found: ScanDocument, monitors: Sequence[str]) -> Iterator[str]:
     looked = sum(place.refused is None and place.trouble is None for place in places)
     yield f"{how_many(len(found.machines), 'GPU machine')} in {how_many(looked, 'region')} that answered."
     yield f"Known to this controller: {_sum(found.known)}. Unknown: {_sum(found.unknown)}."
-    yield from filter(None, [elsewhere_note(row.price_source for row in found.machines)])
+    yield from filter(None, [price_note(row.price_source for row in found.machines)])
     unwatched = list(dict.fromkeys(row.region for row in found.machines if not row.watched))
     if unwatched:
         yield f"No controller looks at {_some(unwatched)}: add the region to the settings, or remove its machines."

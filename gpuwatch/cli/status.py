@@ -17,7 +17,7 @@ from gpuwatch.model.activity import State
 from gpuwatch.model.currency import display_currency
 from gpuwatch.model.decision import REMOVALS, Verb
 from gpuwatch.model.duration import format_duration, format_time
-from gpuwatch.model.money import bare_usd, elsewhere_note, format_usd
+from gpuwatch.model.money import bare_usd, format_usd, price_note
 from gpuwatch.model.readable import how_many, legible
 from gpuwatch.model.verbs import PREPARATIONS
 from gpuwatch.runtime.columns import Column, laid_out, wrap_words
@@ -174,7 +174,7 @@ def totals(page: NodesPage) -> str:
         lacks = sum(row.usd_per_hour is None for row in foreign)
         more = f", the price of {lacks} is not known" if lacks else ""
         parts.append(f"not ours, in no sum: {how_many(len(foreign), 'node')}, {format_usd(_sum(foreign))}/h{more}")
-    elsewhere = elsewhere_note(row.price_source for row in running)
+    elsewhere = price_note(row.price_source for row in running)
     return " ".join(filter(None, ("; ".join(parts) + ".", elsewhere, display_currency().note)))
 
 

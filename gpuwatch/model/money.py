@@ -161,6 +161,13 @@ def elsewhere_note(sources: Iterable[str | None]) -> str | None:
 
 _NAMED_PLACES = 3
 
+
+def price_note(sources: Iterable[str | None]) -> str | None:
+    """What is to be known of these prices: which are of another region, and what commitments cover; None: nothing."""
+    known = tuple(sources)
+    return " ".join(filter(None, (elsewhere_note(known), committed_note(known)))) or None
+
+
 EFFECTIVE = "effective rate of your bill"
 _COMMITTED = re.compile(rf"{EFFECTIVE}, [^;]*?([0-9]+(?:\.[0-9]+)?) % committed")
 

@@ -16,7 +16,7 @@ from gpuwatch.model.currency import Currency
 from gpuwatch.model.decision import FINAL, Observation, Status, Verb
 from gpuwatch.model.duration import format_duration
 from gpuwatch.model.measurement import Answers
-from gpuwatch.model.money import elsewhere_note
+from gpuwatch.model.money import price_note
 from gpuwatch.model.orders import ITSELF, Pause
 from gpuwatch.model.sight import Silence
 from gpuwatch.policies.idle_settings import wait_words
@@ -162,7 +162,7 @@ def totals(done: Round, nodes: Iterable[NodeRow]) -> Totals:
         foreign=len(foreign),
         usd_per_hour_foreign=_sum(foreign),
         foreign_unpriced=sum(row.usd_per_hour is None for row in foreign),
-        elsewhere=elsewhere_note(row.price_source for row in running),
+        elsewhere=price_note(row.price_source for row in running),
     )
 
 

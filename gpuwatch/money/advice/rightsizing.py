@@ -9,6 +9,11 @@ Rules, all of them:
 3. A node that was seen for less than half of the asked time, or in which a round in four is unknown, gets no advice: it
    says why. Peaks are of means over about a minute; a fifth is added to them.
 4. A node that is idle as a whole is the idle policy's business and gets no advice here.
+5. If the peaks of a machine's GPUs fit a smaller model, the cheapest machine that has as many of that is listed:
+   memory, throughput in half precision and memory bandwidth must hold the peaks. If their activity is not known, no
+   model is named.
+6. A slice saves money only for others: what would be free of the GPU stands apart from what is saved. What a commitment
+   covers of a machine's price is paid in any case, and saves nothing.
 """
 
 from collections.abc import Iterable, Iterator, Mapping, Sequence
@@ -22,11 +27,14 @@ from gpuwatch.model.duration import format_duration
 from gpuwatch.model.fleet import Fleet, GpuVerdict, Node, NodeState
 from gpuwatch.model.money import HOURS_A_MONTH, Offer
 from gpuwatch.model.readable import how_many
+from gpuwatch.money.advice.gpu_models import CARDS, Card
 
+Kind = Literal["unused_gpus", "mig", "smaller_type", "unknown"]
 HEADROOM = 1.2
 _LEAST_SHARE_SEEN = 0.5
 _MOST_UNKNOWN = 0.25
 _GIB = 2**30
+_COMMITTED = "; a commitment covers the price of this machine, so that saves nothing while it lasts"
 _HOLE = timedelta(hours=1)  # between two rounds, beyond which the time between is not known
 
 # NVIDIA's MIG User Guide: profile, its sevenths (fourths for the A30) of the multiprocessors, GB, how many fit.
@@ -67,17 +75,21 @@ class NodePast:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Sizing:
-    """What is advised for one node. `usd_per_month` is what it would save, at prices as they are; None: not known."""
+    """What is advised for one node. `usd_per_month` is what it would save, at prices as they are; None: not known.
+
+    `usd_shared_per_month` is what of a GPU's price others could use next to a slice: it saves nothing by itself.
+    """
 
     node_id: str
     name: str
     pool: str
     instance_type: str
-    kind: Literal["unused_gpus", "mig", "unknown"]
+    kind: Kind
     gpus: tuple[int | None, ...]
     sentence: str
     better: str | None = None
     usd_per_month: Decimal | None = None
+    usd_shared_per_month: Decimal | None = None
 
 
 def see_rounds(rounds: Iterable[tuple[datetime, Fleet]]) -> dict[str, NodePast]:
@@ -128,16 +140,32 @@ def advice(
     over: timedelta,
     offers: Sequence[Offer],
     usd: Mapping[str, Decimal],
+    committed: Mapping[str, Decimal] | None = None,
 ) -> tuple[Sizing, ...]:
-    """What is advised, dearest first; `usd` are prices by the hour of instance types.
+    """What is advised, dearest first; `usd` are prices by the hour of instance types, `committed` shares of them.
 
     `over` is how long a GPU must have been unused, and for how long peaks must have been watched.
     """
-    found = [each for past in pasts.values() for each in _of_node(past, over, offers, usd)]
+    prices = _Prices(usd=usd, committed=committed or {})
+    found = [each for past in pasts.values() for each in _of_node(past, over, offers, prices)]
     return tuple(sorted(found, key=lambda each: (-(each.usd_per_month or Decimal(0)), each.kind, each.node_id)))
 
 
-def _of_node(past: NodePast, over: timedelta, offers: Sequence[Offer], usd: Mapping[str, Decimal]) -> Iterator[Sizing]:
+@dataclass(frozen=True, slots=True, kw_only=True)
+class _Prices:
+    """Prices by the hour of machine types, and the shares of them that commitments cover."""
+
+    usd: Mapping[str, Decimal]
+    committed: Mapping[str, Decimal]
+
+    def savings(self, mine: str, better: str) -> Decimal | None:
+        """What the better type saves a month (rule 6); None: nothing."""
+        avoidable = self.usd[mine] * (1 - self.committed.get(mine, Decimal(0)))
+        saved = (avoidable - self.usd[better]) * HOURS_A_MONTH
+        return saved if saved > 0 else None
+
+
+def _of_node(past: NodePast, over: timedelta, offers: Sequence[Offer], prices: _Prices) -> Iterator[Sizing]:
     if past.rounds and past.unknown / past.rounds > _MOST_UNKNOWN:
         yield _doubt(past, f"its use was unknown in {past.unknown} of {how_many(past.rounds, 'round')}")
         return
@@ -146,13 +174,17 @@ def _of_node(past: NodePast, over: timedelta, offers: Sequence[Offer], usd: Mapp
         return
     mine = next((offer for offer in offers if offer.instance_type == past.node.instance_type), None)
     if unused:
-        yield _size_of_unused(past, unused, mine, offers, usd)
+        yield _size_of_unused(past, unused, mine, offers, prices)
     if past.watched < over * _LEAST_SHARE_SEEN:
         if not unused:
             seen_for = format_duration(past.watched.total_seconds())
             yield _doubt(past, f"it was watched for {seen_for} of {format_duration(over.total_seconds())}")
         return
-    yield from _slices(past, unused, mine)
+    if mine is None:
+        return
+    yield from _slices(past, unused, mine, prices)
+    if not unused:
+        yield from _smaller_model(past, mine, offers, prices)
 
 
 def _doubt(past: NodePast, why: str) -> Sizing:
@@ -161,11 +193,12 @@ def _doubt(past: NodePast, why: str) -> Sizing:
 
 def _sizing(  # one node's advice
     past: NodePast,
-    kind: Literal["unused_gpus", "mig", "unknown"],
+    kind: Kind,
     gpus: tuple[int | None, ...],
     sentence: str,
     better: str | None = None,
     usd_per_month: Decimal | None = None,
+    usd_shared_per_month: Decimal | None = None,
 ) -> Sizing:
     node = past.node
     return Sizing(
@@ -178,11 +211,12 @@ def _sizing(  # one node's advice
         sentence=sentence,
         better=better,
         usd_per_month=usd_per_month,
+        usd_shared_per_month=usd_shared_per_month,
     )
 
 
 def _size_of_unused(
-    past: NodePast, unused: set[str], mine: Offer | None, offers: Sequence[Offer], usd: Mapping[str, Decimal]
+    past: NodePast, unused: set[str], mine: Offer | None, offers: Sequence[Offer], prices: _Prices
 ) -> Sizing:
     """Some GPUs work, others have not for long."""
     days = min(
@@ -191,14 +225,15 @@ def _size_of_unused(
         if uuid in unused and gpu.used_at is not None
     )
     needed = len(past.gpus) - len(unused)
-    better = None if mine is None else _smaller(mine, needed, offers, usd)
+    better = None if mine is None else _smaller(mine, needed, offers, prices.usd)
     text = f"{len(unused)} of {len(past.gpus)} GPUs unused for {_long(days)}"
     saved = None
     if better is None:
         text += "; no smaller machine with this GPU model is known: share the machine, or place other work on it"
     else:
-        saved = (usd[past.node.instance_type] - usd[better.instance_type]) * HOURS_A_MONTH
+        saved = prices.savings(past.node.instance_type, better.instance_type)
         text += f": {better.instance_type} has {better.gpu_count} of them"
+        text += "" if saved else _COMMITTED
     gpus = sorted((past.gpus[uuid].index for uuid in unused), key=lambda index: (index is None, index))
     return _sizing(past, "unused_gpus", tuple(gpus), text, None if better is None else better.instance_type, saved)
 
@@ -218,10 +253,9 @@ def _smaller(mine: Offer, gpus: int, offers: Sequence[Offer], usd: Mapping[str, 
     return min(fitting, key=lambda offer: (usd[offer.instance_type], offer.gpu_count), default=None)
 
 
-def _slices(past: NodePast, unused: set[str], mine: Offer | None) -> Iterator[Sizing]:
+def _slices(past: NodePast, unused: set[str], mine: Offer, prices: _Prices) -> Iterator[Sizing]:
     """GPUs with peaks that fit a part of a GPU."""
-    if mine is None:
-        return
+    each = prices.usd.get(mine.instance_type)
     profiles = _profiles(mine)
     for uuid, gpu in sorted(past.gpus.items(), key=lambda each: (each[1].index is None, each[1].index)):
         if uuid in unused or gpu.memory_used_ratio is None or not gpu.memory_known:
@@ -238,8 +272,52 @@ def _slices(past: NodePast, unused: set[str], mine: Offer | None) -> Iterator[Si
                 f"GPU {gpu.index} held at most {held / _GIB:.1f} GiB in {_long(past.watched.total_seconds())}, "
                 f"{known}: a MIG slice {profile} holds it, and {most} of them fit on one {mine.gpu_model}"
             )
-            yield _sizing(past, "mig", (gpu.index,), sentence, profile)
+            free = None if each is None else each / mine.gpu_count * (most - 1) / most * HOURS_A_MONTH
+            yield _sizing(past, "mig", (gpu.index,), sentence, profile, usd_shared_per_month=free)
             break
+
+
+def _smaller_model(past: NodePast, mine: Offer, offers: Sequence[Offer], prices: _Prices) -> Iterator[Sizing]:
+    """A machine with as many GPUs of a smaller model that hold the peaks (rule 5)."""
+    card, gpus = CARDS.get(mine.gpu_model), past.gpus.values()
+    peaks = [(gpu.memory_used_ratio, gpu.sm_active_ratio) for gpu in gpus if gpu.memory_known and gpu.sm_known]
+    if card is None or len(peaks) < len(gpus) or mine.instance_type not in prices.usd:
+        return
+    memory = max((ratio or 0.0 for ratio, _ in peaks), default=0.0) * mine.gpu_memory_bytes
+    active = max((ratio or 0.0 for _, ratio in peaks), default=0.0)
+    if not memory or not active:
+        return
+    fitting = [
+        offer
+        for offer in offers
+        if (offer.provider, offer.region, offer.capacity_type) == (mine.provider, mine.region, mine.capacity_type)
+        and offer.gpu_model != mine.gpu_model
+        and offer.gpu_share == 1
+        and offer.gpu_count >= len(gpus)
+        and offer.gpu_memory_bytes >= memory * HEADROOM
+        and _holds_work(CARDS.get(offer.gpu_model), offer, card, mine, active * HEADROOM)
+        and prices.usd.get(offer.instance_type, prices.usd[mine.instance_type]) < prices.usd[mine.instance_type]
+    ]
+    better = min(fitting, key=lambda offer: (prices.usd[offer.instance_type], offer.instance_type), default=None)
+    if better is None:
+        return
+    saved = prices.savings(mine.instance_type, better.instance_type)
+    sentence = (
+        f"its GPUs held at most {memory / _GIB:.1f} GiB each in {_long(past.watched.total_seconds())}, at most "
+        f"{active:.0%} of their multiprocessors: {better.instance_type} ({better.gpu_count} x {better.gpu_model}) "
+        f"holds that by its datasheet; try the speed first{'' if saved else _COMMITTED}"
+    )
+    indexes = tuple(sorted((gpu.index for gpu in gpus), key=lambda index: (index is None, index)))
+    yield _sizing(past, "smaller_type", indexes, sentence, better.instance_type, saved)
+
+
+def _holds_work(other: Card | None, offer: Offer, card: Card, mine: Offer, share: float) -> bool:
+    """Whether a model does a share of another's work, in half precision and from memory."""
+    if other is None or "fp16" not in other.flops or "fp16" not in card.flops:
+        return False
+    flops = other.flops["fp16"] >= share * card.flops["fp16"]
+    newer = "bf16" in other.flops or "bf16" not in card.flops
+    return flops and newer and other.bandwidth(offer.gpu_memory_bytes) >= share * card.bandwidth(mine.gpu_memory_bytes)
 
 
 def _profiles(mine: Offer) -> tuple[tuple[str, float, int, int], ...]:

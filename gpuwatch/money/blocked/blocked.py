@@ -13,7 +13,7 @@ from typing import TypeVar
 from gpuwatch.guard import Rulebook
 from gpuwatch.guard.obstacles import Obstacle
 from gpuwatch.model.decision import Decision, Observation, Review
-from gpuwatch.model.money import elsewhere_note
+from gpuwatch.model.money import price_note
 from gpuwatch.money.accounting.scope import uncounted_nodes
 from gpuwatch.money.blocked.obstacles import ADVICE, act_text
 from gpuwatch.money.blocked.sorting import Held, held_back
@@ -141,7 +141,7 @@ def blocked_money(
         groups_soon=_groups(soon),
         groups_in_doubt=_groups(doubted),
         groups_foreign=_groups(foreign),
-        elsewhere=elsewhere_note(each.price_source for each in found),
+        elsewhere=price_note(each.price_source for each in found),
     )
 
 

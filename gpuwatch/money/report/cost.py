@@ -6,7 +6,7 @@ from datetime import UTC, date, datetime
 from fractions import Fraction
 
 from gpuwatch.model.currency import Currency, display_currency
-from gpuwatch.model.money import elsewhere_note, format_usd
+from gpuwatch.model.money import format_usd, price_note
 from gpuwatch.model.usage import HOUR_MS, USES
 from gpuwatch.money.accounting.scope import CostScope, counted_scope
 from gpuwatch.money.accounting.settings import EnergySettings
@@ -87,7 +87,7 @@ def cost_report(spend: SpendBook, period: Period, by: str) -> Report:
         began=spend.began(),
         cut=spend.cut(period.since, period.until),
         prices=(min(days), max(days)) if days else None,
-        elsewhere=elsewhere_note(row.terms.price_source for row in rows),
+        elsewhere=price_note(row.terms.price_source for row in rows),
     )
 
 

@@ -5,7 +5,7 @@ from fractions import Fraction
 
 from gpuwatch.model.currency import display_currency
 from gpuwatch.model.duration import format_duration
-from gpuwatch.model.money import cents_of, elsewhere_note, format_cents, format_usd
+from gpuwatch.model.money import cents_of, format_cents, format_usd, price_note
 from gpuwatch.model.readable import how_many
 from gpuwatch.model.usage import HOUR_MS, Use
 from gpuwatch.money.accounting.totals import TAG, Total, round_parts, whole
@@ -164,7 +164,7 @@ def _doubts(report: Report) -> Iterator[Part]:
         notes.append(unpriced_note(report.whole))
     if report.whole.foreign.node_ms:
         notes.append(foreign_note(report.whole))
-    notes += filter(None, [elsewhere_note(row.terms.price_source for row in facts.nodes)])
+    notes += filter(None, [price_note(row.terms.price_source for row in facts.nodes)])
     if facts.cut:
         notes.append("A row lies across the begin or the end of these days; it counts to those in which it begins.")
     if facts.unseen:

@@ -123,6 +123,61 @@ def test_small_peaks_are_told_as_the_smallest_slice_that_holds_them_with_a_fifth
     assert "held at most 4.0 GiB in 8 days, at most 10% of its multiprocessors" in advice[0].sentence
 
 
+def small_model(at: datetime) -> Node:
+    """Two GPUs of which each holds 8 GiB and a tenth of its multiprocessors."""
+    return a_machine(at, *(a_gpu(index, State.BUSY, 60.0, memory=0.2, active=0.1) for index in range(2)))
+
+
+SMALL = (
+    an_offer("t4.two", gpus=2, model="T4", memory_gib=16, usd="2"),
+    an_offer("a10g.two", gpus=2, model="A10G", memory_gib=24, usd="4"),
+    an_offer("l4.two", gpus=2, model="L4", memory_gib=24, usd="3"),
+    an_offer("l4.one", gpus=1, model="L4", memory_gib=24, usd="1"),
+    an_offer("a10g.slice", gpus=2, model="A10G", memory_gib=8, usd="1"),
+)
+SMALL_USD = {**USD, **{offer.instance_type: offer.price_per_hour or Decimal(0) for offer in SMALL}}
+
+
+def test_a_smaller_model_must_hold_the_peaks_in_memory_work_and_bandwidth() -> None:
+    """The T4 has no bfloat16, one L4 is too few, a slice lacks memory: two L4 are the cheapest that do."""
+    found = rightsizing.advice(rightsizing.see_rounds(days(8, small_model)), WEEK, (P4D, *SMALL), SMALL_USD)
+    [smaller] = [each for each in found if each.kind == "smaller_type"]
+
+    assert (smaller.better, smaller.usd_per_month) == ("l4.two", Decimal(19 * 730))
+    assert (
+        "held at most 8.0 GiB each in 8 days, at most 10% of their multiprocessors: l4.two (2 x L4)" in smaller.sentence
+    )
+
+
+def test_what_a_commitment_covers_saves_nothing() -> None:
+    """A stop or a smaller machine leaves it to be paid; the rest of the price is saved."""
+    pasts = rightsizing.see_rounds(days(8, small_model))
+    half, whole = (
+        next(
+            each
+            for each in rightsizing.advice(pasts, WEEK, (P4D, *SMALL), SMALL_USD, {"p4d.24xlarge": Decimal(share)})
+            if each.kind == "smaller_type"
+        )
+        for share in ("0.5", "1")
+    )
+
+    assert half.usd_per_month == Decimal(8 * 730)
+    assert whole.usd_per_month is None
+    assert "a commitment covers the price of this machine" in whole.sentence
+
+
+def test_a_slice_saves_nothing_by_itself() -> None:
+    """Six sevenths of a GPU at $2.75 an hour are free for others."""
+
+    def small(at: datetime) -> Node:
+        return a_machine(at, a_gpu(0, State.BUSY, 60.0, memory=0.1, active=0.10))
+
+    [slice_of, *_] = [each for each in recommended(days(8, small)) if each.kind == "mig"]
+
+    assert slice_of.usd_per_month is None
+    assert slice_of.usd_shared_per_month == Decimal("2.75") * 6 / 7 * 730
+
+
 def test_a_slice_without_known_activity_says_so_and_one_without_known_memory_is_not_advised() -> None:
     """Memory is a must; the multiprocessors' activity is told where it is missing."""
 

@@ -56,6 +56,17 @@ def test_the_rounds_on_record_are_read_and_the_unused_gpus_are_told(tmp_path: Pa
     ]
 
 
+def test_busy_hours_with_little_use_are_in_the_report(tmp_path: Path) -> None:
+    """Two GPUs at half of their multiprocessors for five minutes: none is low, and the table says so."""
+    settings = a_ledger(tmp_path / "ledger.db")
+    found = rightsizing_report.make_report(settings, ManualClock(wall=NOW + timedelta(hours=1)), 7 * 86400.0, ["aws"])
+
+    [owner] = found.low_use
+    assert (owner.owner, owner.job, owner.gpu_hours_low, owner.gpu_hours_unknown) == ("(none)", None, 0.0, 0.0)
+    assert owner.gpu_hours_busy == pytest.approx(2 * 5 / 60)
+    assert "Busy GPU-hours below 20% of the multiprocessors, by rounds" in rightsizing_report.as_text(found)
+
+
 def test_a_ledger_without_rounds_of_that_time_is_told_as_such(tmp_path: Path) -> None:
     """An hour's advice a day later has nothing to rest on."""
     settings = a_ledger(tmp_path / "ledger.db")
