@@ -95,6 +95,15 @@ RIGHTS: tuple[Right, ...] = (
         verbs=("list", "watch"),
         why="followed: which nodes serve the cluster's API; without it none is emptied",
     ),
+    *(
+        Right(
+            group="storage.k8s.io",
+            resource=resource,
+            verbs=("list", "watch"),
+            why="followed: how many volumes each node takes, and which are attached to it",
+        )
+        for resource in ("csinodes", "volumeattachments")
+    ),
     Right(group="", resource="nodes", verbs=("patch",), why="cordoned, tainted, marked, and given back", use="nodes"),
     Right(group="", resource="pods", subresource="eviction", verbs=("create",), why="evicted by a drain", use="nodes"),
     *(

@@ -120,6 +120,11 @@ class Disks:
             )
         return Disk(name=bounded_name(name), alternatives=volume.alternatives, alone=claim.one_node)
 
+    def volume(self, namespace: str, name: str) -> VolumeFacts | None:
+        """The volume that a claim is bound to; None: it is bound to none, or that is not known."""
+        claim = self.claims.get((namespace, name))
+        return None if claim is None else self.volumes.get(claim.volume)
+
     def data_on(
         self, node: NodeFacts, asked: Collection[tuple[str, str]], namespaces: Mapping[str, OwnerFacts]
     ) -> str | None:

@@ -19,11 +19,12 @@ from gpuwatch.clouds.errors import CloudUnavailableError, NotFoundError
 from gpuwatch.clouds.permit import Permit
 from gpuwatch.kubernetes import Access, changes
 from gpuwatch.kubernetes.asked import AskedNow, accesses, server_version
+from gpuwatch.kubernetes.attachments import AttachmentFacts, AttachmentWatch, CsiNodeFacts
 from gpuwatch.kubernetes.calls import DISRUPTION_BUDGETS, NAMESPACES, NODES, PODS, Use
 from gpuwatch.kubernetes.client import METADATA, METADATA_LIST, Api
 from gpuwatch.kubernetes.device_watch import DeviceWatch
 from gpuwatch.kubernetes.disruptions import BudgetFacts, budget_facts
-from gpuwatch.kubernetes.endpoints import ApiAddressWatch
+from gpuwatch.kubernetes.endpoints import ApiAddressWatch, SliceFacts
 from gpuwatch.kubernetes.facts import NodeFacts, OwnerFacts, PodFacts, node_facts, owner_facts, pod_facts
 from gpuwatch.kubernetes.kueue import Queue
 from gpuwatch.kubernetes.objects import BudgetObject, Described, NodeObject, PodObject
@@ -104,6 +105,7 @@ class ApiCluster:
         self._bound: Mapping[str, Pod] = {}  # those of the newest view that belong with others, by uid
         self._volumes = VolumeWatch(api, clock, silence)
         self._addresses = ApiAddressWatch(api, clock, silence)
+        self._attached = AttachmentWatch(api, clock, silence)
         self._devices = DeviceWatch(api, clock, silence)
         self._behind = timedelta(0)  # the API server's clock behind ours
         self._starting = threading.Lock()
@@ -152,7 +154,8 @@ class ApiCluster:
         if not self._started:
             return {}
         nodes = self._nodes.kept.all()
-        return {self.name: room_of(nodes, self._pods.kept.all(), self._volumes.disks(nodes))}
+        disks, attached = self._volumes.disks(nodes), self._attached.attachments()
+        return {self.name: room_of(nodes, self._pods.kept.all(), disks, attached)}
 
     def node(self, name: str) -> KubernetesNode | None:
         """One node and its pods, asked of the API server now, with all that stands above its pods.
@@ -200,7 +203,8 @@ class ApiCluster:
         """Follow nothing any more."""
         for watch in (self._nodes, self._pods, self._namespaces, self._budgets, *self._volumes.both):
             watch.close()
-        self._addresses.slices.close()
+        for other in self._others():
+            other.close()
         self._devices.close()
         self.owners.close()
         self.queue.close()
@@ -217,18 +221,22 @@ class ApiCluster:
                     watch.start()
                 self._budgets.start()
                 self._volumes.start()
-                self._addresses.slices.start()
+                for other in self._others():
+                    other.start()
         if not first:
             self.queue.follow(0.0)
             self._devices.begin(0.0)
             self.owners.follow((pod.owner for pod in self._pods.kept.all()), 0.0)
             return
         until = self._clock.monotonic() + _FIRST_LISTS_SECONDS
-        for each in (*watches, self._budgets, *self._volumes.both, self._addresses.slices):
+        for each in (*watches, self._budgets, *self._volumes.both, *self._others()):
             each.wait(max(0.0, until - self._clock.monotonic()))
         self.queue.follow(max(0.0, until - self._clock.monotonic()))
         self._devices.begin(max(0.0, until - self._clock.monotonic()))
         self.owners.follow((pod.owner for pod in self._pods.kept.all()), max(0.0, until - self._clock.monotonic()))
+
+    def _others(self) -> "tuple[Watch[SliceFacts] | Watch[CsiNodeFacts] | Watch[AttachmentFacts], ...]":
+        return (self._addresses.slices, *self._attached.both)
 
     def _view(self) -> ClusterView:
         """What the watches hold."""
@@ -307,6 +315,7 @@ class ApiCluster:
             why_not_stopped=self.queue.why_not_stopped,
             own_uids=self.api.own_uids,
             api=self._addresses.addresses(),
+            attachments=self._attached.attachments(),
             disks=self._volumes.disks(self._nodes.kept.all()),
             devices=self._devices.devices(),
         )

@@ -9,6 +9,7 @@ from collections.abc import Callable, Collection, Iterable, Iterator, Mapping, S
 from dataclasses import dataclass, field, replace
 from datetime import UTC, datetime, timedelta
 
+from gpuwatch.kubernetes.attachments import Attachments
 from gpuwatch.kubernetes.calls import DO_NOT_DISRUPT, SCALE_DOWN_DISABLED
 from gpuwatch.kubernetes.claims import Disks
 from gpuwatch.kubernetes.devices import Devices, PodDevices
@@ -86,6 +87,7 @@ class Picture:
     budgets: Mapping[str, Sequence[BudgetFacts]] = field(default_factory=dict)  # by namespace
     behind: timedelta = timedelta(0)
     own_uids: Collection[str] = ()  # of the controller's own pod
+    attachments: Attachments = field(default_factory=Attachments)
     api: ApiAddresses = field(default_factory=ApiAddresses)  # where it is served
     disks: Disks = field(default_factory=Disks)
     devices: Devices = field(default_factory=Devices)
@@ -246,6 +248,7 @@ class Picture:
             keep=kept_by(node, self.now),
             vital=why_vital(node, found, self.api),
             disk_data=self.disks.data_on(node, self._asked[node.name] if node.ready else (), self.namespaces),
+            attached=self.attachments.left_on(node.name, self._used(node.name)),
             gpus=_most(node.gpus, self.devices.gpus_on(node.name)),
             devices=self.devices.on_node(node.name),
             pods=found,
@@ -260,6 +263,11 @@ class Picture:
             nominated=tuple(sorted(nominated)),
             whole_gpus=node.whole_gpus,
         )
+
+    def _used(self, node: str) -> set[str]:
+        """The volumes of a node's pods."""
+        found = (self.disks.volume(*claim) for claim in self._asked[node])
+        return {each.name for each in found if each is not None}
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)

@@ -1,8 +1,11 @@
 """PURE: nodes and pods in the form in which it is judged where pods fit (gpuwatch.policies.kubernetes.elsewhere)."""
 
-from collections.abc import Iterable
+from collections import Counter, defaultdict
+from collections.abc import Iterable, Mapping
+from dataclasses import replace
 
-from gpuwatch.kubernetes.claims import Disks
+from gpuwatch.kubernetes.attachments import Attachments, volumes_of
+from gpuwatch.kubernetes.claims import Disks, VolumeFacts
 from gpuwatch.kubernetes.facts import NodeFacts, PodFacts
 from gpuwatch.model.placing import NODE_NAME, Place, PlacedPod, Room
 
@@ -16,12 +19,27 @@ _AS_CONDITION = frozenset({"node.kubernetes.io/not-ready", "node.kubernetes.io/u
 _PASSING_PARTS = ("not-ready", "startup", "uninitialized", "shutdown", "termination", "interruption")
 
 
-def room_of(nodes: Iterable[NodeFacts], pods: Iterable[PodFacts], disks: Disks) -> Room:
+def room_of(
+    nodes: Iterable[NodeFacts], pods: Iterable[PodFacts], disks: Disks, attachments: Attachments | None = None
+) -> Room:
     """All of a cluster."""
-    return Room(places=tuple(map(_make_place, nodes)), pods=tuple(_make_pod(pod, disks) for pod in pods))
+    known, bound = attachments or Attachments(), list(pods)
+    used: defaultdict[str | None, set[str]] = defaultdict(set)
+    for pod in bound:
+        used[pod.node] |= {volume.name for volume in _volumes(pod, disks)}
+    return Room(
+        places=tuple(_make_place(node, known.offers(node.name, used[node.name])) for node in nodes),
+        pods=tuple(_make_pod(pod, disks, known) for pod in bound),
+    )
 
 
-def _make_place(node: NodeFacts) -> Place:
+def _volumes(pod: PodFacts, disks: Disks) -> list[VolumeFacts]:
+    """The volumes of its claims, each once."""
+    found = (disks.volume(pod.namespace, claim) for _, claim in pod.claims)
+    return list({each.name: each for each in found if each is not None}.values())
+
+
+def _make_place(node: NodeFacts, volumes: Mapping[str, int]) -> Place:
     taints = tuple(each for each in node.taints if not (node.ready and each.key in _AS_CONDITION))
     passes = any(
         taint.key.startswith(_PASSING) or any(part in taint.key for part in _PASSING_PARTS) for taint in taints
@@ -30,19 +48,23 @@ def _make_place(node: NodeFacts) -> Place:
         name=node.name,
         labels={**node.labels, NODE_NAME: node.name},
         taints=taints,
-        offers=node.offers,
+        offers={**node.offers, **volumes},
         closed=passes or node.unschedulable or node.ends or not node.ready,
     )
 
 
-def _make_pod(pod: PodFacts, disks: Disks) -> PlacedPod:
+def _make_pod(pod: PodFacts, disks: Disks, attachments: Attachments) -> PlacedPod:
+    drivers = Counter(volumes_of(each.driver) for each in _volumes(pod, disks) if each.driver)
+    needs = replace(pod.needs, requests=(*pod.needs.requests, *drivers.items())) if drivers else pod.needs
+    if drivers and attachments.doubt is not None and needs.doubt is None:
+        needs = replace(needs, doubt=f"how many volumes each node takes is not known: {attachments.doubt}")
     return PlacedPod(
         name=f"{pod.namespace}/{pod.name}",
         namespace=pod.namespace,
         uid=pod.uid,
         node=pod.node,
         labels=pod.labels,
-        needs=pod.needs,
+        needs=needs,
         disks=tuple(disks.disk(pod.namespace, claim) for _, claim in pod.claims),
         ends=pod.ends_at is not None,
     )

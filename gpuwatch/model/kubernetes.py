@@ -233,9 +233,10 @@ class KubernetesNode:
     annotations name. `gpus` is what a device plugin offers, or claims may have; None where nothing does. `keep` is
     why its own marks keep it (`scale-down-disabled`, `do-not-disrupt`, PROTECT), as a clause; `vital` why the
     cluster, or gpuwatch itself, cannot do without it; `disk_data` why its disks may hold volumes that no pod of it is
-    asked about. `system_uuid` is of its firmware, `addresses` are its names, too. Of its `labels` are kept those that
-    say what it is, and those that a pending pod asks for. `whole_gpus` is how many GPUs it has of
-    which each is given to one pod alone; None: they are shared, or nobody can tell.
+    asked about. `attached` are volumes that no pod of it uses any more. `system_uuid` is of its firmware, `addresses`
+    are its names, too. Of its `labels` are kept those that say what it is, and those that a pending pod asks for.
+    `whole_gpus` is how many GPUs it has of which each is given to one pod alone; None: they are shared, or nobody can
+    tell.
     """
 
     name: str
@@ -252,6 +253,7 @@ class KubernetesNode:
     keep: str | None = None
     vital: str | None = None
     disk_data: str | None = None
+    attached: tuple[str, ...] = ()
     placed: bool = False  # it was asked whether its pods are sure to run elsewhere
     gpus: float | None = None
     pods: tuple[Pod, ...] = ()

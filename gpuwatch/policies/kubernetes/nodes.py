@@ -15,6 +15,8 @@ Rules, all of them:
 7. What a failing GPU changes of all this is in gpuwatch.policies.kubernetes.sick, and the marks for other autoscalers
    are in gpuwatch.policies.kubernetes.marks.
 8. What its cloud is about to take is evacuated first (gpuwatch.policies.kubernetes.evacuation).
+9. Once its pods are gone, their volumes have until `drain_timeout` to be detached: a machine that ends with one of them
+   keeps it from the pod's next node for minutes.
 """
 
 from collections.abc import Sequence
@@ -147,7 +149,17 @@ def _step_after_cordon(
         return step if _waits(step, node) else _uncordon(step, known, step.reason.sentence)
     if (why := obstacle(node, observation, rules, idle_rules)) is not None:
         return _uncordon(step, known, why[1])
+    if known.attached and not known.to_drain and age <= rules.drain_timeout:
+        return make_step(step, Verb.HOLD, "draining", _attached_words(known), "Once they are detached, it is removed.")
     return drain(step, known)
+
+
+def _attached_words(known: KubernetesNode) -> str:
+    """Rule 9, as a sentence."""
+    first, *others = known.attached
+    if others:
+        return f"Its pods are gone, and the volume {first} and {len(others)} more are still attached to it."
+    return f"Its pods are gone, and the volume {first} is still attached to it."
 
 
 def _waits(step: Step, node: Node) -> bool:

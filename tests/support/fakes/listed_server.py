@@ -9,9 +9,11 @@ from typing import Any, cast
 
 import msgspec
 
+from gpuwatch.kubernetes.attachments import ATTACHMENTS, CSI_NODES
 from gpuwatch.kubernetes.calls import CLAIMS, DISRUPTION_BUDGETS, NAMESPACES, NODES, PODS, VOLUMES
 from gpuwatch.kubernetes.client import Api
 from gpuwatch.kubernetes.cluster import ApiCluster
+from gpuwatch.kubernetes.endpoints import SLICES
 from gpuwatch.kubernetes.settings import KubernetesSettings
 from gpuwatch.model.kubernetes import ClusterView
 from gpuwatch.runtime.clock import ManualClock
@@ -21,7 +23,7 @@ OWNERS = {
     "/apis/apps/v1/replicasets": "ReplicaSet",
     "/apis/apps/v1/deployments": "Deployment",
 }
-LISTS = (NODES, PODS, NAMESPACES, DISRUPTION_BUDGETS, VOLUMES, CLAIMS, *OWNERS)
+LISTS = (NODES, PODS, NAMESPACES, DISRUPTION_BUDGETS, VOLUMES, CLAIMS, SLICES, CSI_NODES, ATTACHMENTS, *OWNERS)
 
 
 @dataclass(slots=True)

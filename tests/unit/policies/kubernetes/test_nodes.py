@@ -104,6 +104,19 @@ def test_a_drained_node_is_removed_as_was_decided() -> None:
     assert told(a_cordon(NODE_1)) == a_step()
 
 
+@pytest.mark.parametrize(("minutes", "waits"), [(1, True), (14, True), (16, False)])
+def test_volumes_of_pods_that_have_gone_are_detached_first(minutes: float, *, waits: bool) -> None:
+    """A volume that goes down with its machine keeps its pod waiting elsewhere; `drain_timeout` ends the wait."""
+    known = a_cordon(replace(NODE_1, attached=("pvc-1", "pvc-2")), at=NOW - minutes * MINUTE)
+    step = told(known)
+
+    assert (step.verb is Verb.HOLD) == waits
+    assert not waits or step.reason.sentence == (
+        "Its pods are gone, and the volume pvc-1 and 1 more are still attached to it."
+    )
+    assert waits or step == a_step()
+
+
 def test_a_machine_in_no_cluster_is_none_of_its_business() -> None:
     """Whatever the step."""
     for verb in Verb:
