@@ -22,6 +22,7 @@ from gpuwatch.cli.base import (
 )
 from gpuwatch.model.currency import display_currency
 from gpuwatch.runtime.json_document import json_text
+from gpuwatch.runtime.printable import legible
 
 if TYPE_CHECKING:
     from gpuwatch.config.settings import Settings
@@ -69,14 +70,17 @@ def cost(  # noqa: PLR0913  one for each option
 
         from gpuwatch.money.report import cost as report
         from gpuwatch.money.report import proof
+        from gpuwatch.money.report.gather import unusual_spending
         from gpuwatch.money.report.period import period_of
         from gpuwatch.runtime.clock import SystemClock
 
         zone, now = ZoneInfo(settings.cost.timezone), SystemClock().now()
-        result = report.cost_report(spend, period_of(zone, now, first=first, last=last, month=month, day=day), by)
+        period = period_of(zone, now, first=first, last=last, month=month, day=day)
+        result, unusual = report.cost_report(spend, period, by), unusual_spending(spend, period, now)
         proved = proof.prove_report(spend, result) if explain else None
-        document = report.cost_document(result, settings.cost.energy)
+        document = replace(report.cost_document(result, settings.cost.energy), anomalies=unusual)
         lines = [report.as_text(result, settings.cost.energy)]
+        lines += ["", "Not usual:", *(legible(each.sentence) for each in unusual)] if unusual else []
         if proved is not None:
             document = replace(document, wrong=proved.wrong)
             lines += ["", proof.as_text(proved)]

@@ -56,6 +56,7 @@ class ReportContent:
         del links
         lines = [headline(self.report)]
         lines += [f"{each.name}: {each.value} ({each.note})" for each in figures(self.report).figures]
+        lines += [each.sentence for each in self.report.facts.anomalies]
         worst = [line for line in self.report.slices["owner"][:_WORST] if line.wasted_cents > 0]
         if worst:
             owners = ", ".join(f"{line.name[:80]} {format_cents(line.wasted_cents)}" for line in worst)

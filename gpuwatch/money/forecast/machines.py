@@ -112,7 +112,7 @@ def kind_of_place(terms: Terms) -> Kind:
 
 
 def fleet_days(rows: Iterable[Billed], edge: int, days: int, unseen: frozenset[int] = frozenset()) -> FleetDays:
-    """Of rows that begin before the edge, whole days up to it. Rows without a price are in no sum.
+    """Of rows that begin before the edge, whole days up to it. Foreign machines and rows without a price are in no sum.
 
     `unseen` are the days, counted from the first, of which nobody knows what ran.
     """
@@ -121,7 +121,7 @@ def fleet_days(rows: Iterable[Billed], edge: int, days: int, unseen: frozenset[i
     newest: dict[Kind, tuple[int, float, float]] = {}
     begins: dict[Kind, int] = {}
     for row in rows:
-        if row.terms.usd_per_hour is None:
+        if row.terms.usd_per_hour is None or row.terms.foreign is not None:
             continue
         kind, hours = kind_of_place(row.terms), float(row.node_ms) / HOUR_MS
         mine = sums.setdefault(kind, [0.0] * days)

@@ -27,6 +27,7 @@ from gpuwatch.money.accounting.totals import (
     totals,
     whole,
 )
+from gpuwatch.money.report.anomalies import Anomaly
 from gpuwatch.money.report.blocks import foreign_note, unpriced_note, unproven_note, usd
 from gpuwatch.money.report.period import Period
 from gpuwatch.money.unused import UnusedDocument
@@ -112,9 +113,9 @@ class CostGroup(CostTotal, Named):
 class CostDocument:
     """What was billed from `since` to before `until`.
 
-    `metered_since` is null before the first metering. `cut`: a row lies across an end of the period. `wrong` are totals
-    that differ from their single rows (`--explain`). `unused` is null without `--unused`. `scope` is which
-    machines count (`cost.scope`).
+    `metered_since` is null before the first metering. `cut`: a row lies across an end of the period. `anomalies` are of
+    the last day that is over. `wrong` are totals that differ from their single rows (`--explain`). `unused` is null
+    without `--unused`. `scope` is which machines count (`cost.scope`).
     """
 
     since: datetime
@@ -129,6 +130,7 @@ class CostDocument:
     total: CostTotal
     prices_from: date | None
     prices_to: date | None
+    anomalies: tuple[Anomaly, ...] = ()
     wrong: Sequence[str] | None = None
     unused: UnusedDocument | None = None
 

@@ -26,6 +26,7 @@ from gpuwatch.money.accounting.totals import (
 )
 from gpuwatch.money.blocked.blocked import Blocked
 from gpuwatch.money.forecast.month_end import MonthEnd
+from gpuwatch.money.report.anomalies import Anomaly
 from gpuwatch.money.report.inventory import FleetHealth, Machines, UnusedJob
 from gpuwatch.money.report.progress import ProgressDocument, progress_document
 from gpuwatch.money.report.report import Actions, Facts, PriceDays, Report
@@ -168,8 +169,8 @@ class ReportDocument:
     """A report on the days from `since` to before `until`; `over`: they have ended.
 
     `by` has the slicings. `steps` are hours, days or months, as `unit` says. `blocked` is of the last round, and so are
-    `jobs`, those of Slurm. `progress` is null while less than two weeks are metered, `prices` if no machine has a known
-    price, `storage` without `--unused`.
+    `jobs`, those of Slurm. `anomalies` are of the last day that is over. `progress` is null while less than two weeks
+    are metered, `prices` if no machine has a known price, `storage` without `--unused`.
     """
 
     title: str
@@ -193,6 +194,7 @@ class ReportDocument:
     storage: StorageDocument | None
     health: FleetHealth | None
     budgets: tuple[ReportBudget, ...]
+    anomalies: tuple[Anomaly, ...]
     forecast: ForecastDocument
     progress: ProgressDocument | None
     energy: Energy
@@ -230,6 +232,7 @@ def report_document(report: Report) -> ReportDocument:
         storage=None if facts.storage is None else _storage(facts.storage),
         health=None if seen is None else seen.health,
         budgets=tuple(map(_budget, facts.budgets)),
+        anomalies=facts.anomalies,
         forecast=ForecastDocument(
             month=None if report.month is None else _month(report.month),
             year=tuple(map(_month, report.year)),

@@ -15,6 +15,7 @@ from gpuwatch.money.accounting.slices import Calendar
 from gpuwatch.money.accounting.store import SpendBook
 from gpuwatch.money.accounting.totals import Row
 from gpuwatch.money.blocked.blocked import Blocked, blocked_money
+from gpuwatch.money.report.anomalies import Anomaly, find_anomalies
 from gpuwatch.money.report.history import ActionHistory
 from gpuwatch.money.report.inventory import inventory
 from gpuwatch.money.report.period import Period
@@ -77,7 +78,31 @@ def gather_report(
             budgets=() if last is None else last.observation.budgets,
             progress=None if began is None else since_began(ledger, period, now, began),
             storage=None if left is None else tuple(unused.by_kind(left)),
+            anomalies=unusual_spending(spend, period, now, times),
         )
+    )
+
+
+def unusual_spending(
+    spend: SpendBook, period: Period, now: datetime, times: Sequence[Row] | None = None
+) -> tuple[Anomaly, ...]:
+    """What cost more on the last day of a period, or of what is over of it, than its past explains."""
+    began_ms, today = spend.began(), now.astimezone(period.zone).date()
+    day = min(period.after, today) - _DAY
+    if began_ms is None or day < period.first:
+        return ()
+    calendar, began = Calendar(period.zone), _utc(began_ms / 1000)
+    begin, end = calendar.midnight(day), calendar.midnight(day + _DAY)
+    if times is None:
+        times = spend.rows(begin - int(_HISTORY.total_seconds()), end, by_time=True)
+    return find_anomalies(
+        day,
+        [row for row in times if (row.begin or 0) < end],
+        spend.rows(begin, end, by_node=True),
+        spend.rows(calendar.midnight(day - 7 * _DAY), begin, by_node=True),
+        calendar,
+        began.astimezone(period.zone).date(),
+        _unseen(spend, times, began, _utc(end), period),
     )
 
 

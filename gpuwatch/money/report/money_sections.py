@@ -84,6 +84,12 @@ def _parts(by: str, parts: Mapping[str, Saving], whole: Saving) -> Table:
     return Table(caption=f"Saved by {by}", heads=heads, rows=tuple(rows), left=frozenset({0}), summed=True)
 
 
+def anomalies(report: Report) -> Iterator[Part]:
+    """What cost more on the last day than its past explains."""
+    if report.facts.anomalies:
+        yield Words(tuple(each.sentence for each in report.facts.anomalies))
+
+
 def budgets(report: Report) -> Iterator[Part]:
     """Each month's budget: what is spent, and where it will end."""
     states = report.facts.budgets

@@ -33,6 +33,7 @@ from gpuwatch.money.blocked.blocked import Blocked
 from gpuwatch.money.forecast.machines import fleet_days
 from gpuwatch.money.forecast.month_end import MonthEnd, month_end, year_ahead
 from gpuwatch.money.forecast.series import DAY_SECONDS, Series
+from gpuwatch.money.report.anomalies import Anomaly
 from gpuwatch.money.report.inventory import Inventory
 from gpuwatch.money.report.period import Period
 from gpuwatch.money.report.progress import Progress
@@ -165,6 +166,7 @@ class Facts:
     budgets: tuple[BudgetState, ...] = ()
     progress: Progress | None = None  # None: less than two weeks are metered
     storage: tuple[StorageRow, ...] | None = None  # when the report is made; None: the cloud was not asked
+    anomalies: tuple[Anomaly, ...] = ()  # of the last day that is over
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)

@@ -232,6 +232,7 @@ _COLUMNS: dict[str, Callable[[Total], int]] = {
     "idle": lambda total: sum(total.gpu_ms_by_use[use] for use in (Use.IDLE, Use.PARKED, Use.STALLED)),
 }
 _SECTIONS: tuple[tuple[str, Callable[[Report], Iterator[Part]]], ...] = (
+    ("What is not usual", money_sections.anomalies),
     ("What is not known", _doubts),
     (OVER_TIME, _over_time),
     ("Waste, by pool and owner", _waste),

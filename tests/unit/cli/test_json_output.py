@@ -62,13 +62,13 @@ LINES: dict[str, tuple[str, ...]] = {
 # Lists that stay empty in this world, for they tell what is wrong or missing.
 EMPTY = {
     "config.check": {"warnings"},
-    "cost": {"wrong"},
+    "cost": {"anomalies", "wrong"},
     "cost.rates": {"left_out"},
     "explain": {"blind", "last_busy", "owners"},
     "plan": {"silent", "workloads"},
     "prices": {"warnings"},
     "recommend.rightsize": {"advice"},
-    "report": {"jobs"},
+    "report": {"anomalies", "jobs"},
     "snooze": {"broken"},
     "status": {"pods", "regrets", "silent", "workloads"},
     "top": {"snoozes"},
