@@ -75,7 +75,7 @@ def played(source: Path, most: int, trace: str, minutes: int, knows: str = "") -
 def profile(source: Path, most: int, trace: str, minutes: int) -> Ratios:
     """The profile `balanced`, live: `first`, from the first minute; `known`, once the pool is, if it ever is."""
     gaps, restart, rules = _gaps(source, trace, most), minutes * 60.0, IdleRules()
-    waited = learned_waits(gaps, restart, fresh=pool_rules.fresh(rules))
+    waited = learned_waits(gaps, restart, fresh=pool_rules.fresh(rules), waiting=pool_rules.waiting(rules, {}))
     live = live_waits(gaps, waited, rules.unattended_grace_period, learned=True)
     rows = [(gap, stop) for gap, stop in zip(gaps, live, strict=True) if gap.needed]
     ends = sorted(gap.end for gap, _ in rows)

@@ -35,12 +35,15 @@ class MetricValue:
 class Restarts:
     """What a pool's starts have shown: how long one takes to its first work, None: too few `starts` to say.
 
-    `failed` is how many starts and launches failed lately.
+    `failed` is how many starts and launches failed lately. Of the last weeks' the cloud answered `asked` and had no
+    machine for `refused`; what is older counts less, so neither is whole.
     """
 
     seconds: float | None = None
     starts: int = 0
     failed: int = 0
+    asked: float = 0.0
+    refused: float = 0.0
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)

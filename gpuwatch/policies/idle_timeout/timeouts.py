@@ -32,7 +32,7 @@ from gpuwatch.policies.idle_timeout.demand import demand_of, hints_of
 from gpuwatch.policies.idle_timeout.gap_history import GapHistory
 from gpuwatch.policies.idle_timeout.learned import waits as learned
 from gpuwatch.policies.idle_timeout.node_wait import restart_of
-from gpuwatch.policies.idle_timeout.restart_times import measured_restart, watch_starts
+from gpuwatch.policies.idle_timeout.restart_times import count_refusals, measured_restart, watch_starts
 
 _ENROLLED = attrgetter("enrolled")
 _SCARCE_FOR = timedelta(hours=1)
@@ -61,9 +61,16 @@ def time_round(observation: Observation, pool: str, rules: PoolRules, history: G
     """Return the waits of a pool's nodes in this round."""
     at = observation.now.timestamp()
     nodes = observation.fleet.roster(pool).nodes
-    starts = watch_starts(history.starts, at, filter(_ENROLLED, nodes))
+    ended = [done for done in observation.ledger.recent if done.pool == pool]
+    starts = count_refusals(watch_starts(history.starts, at, filter(_ENROLLED, nodes)), ended)
     seconds, count = measured_restart(starts)
-    restarts = Restarts(seconds=seconds, starts=count, failed=_failed_starts(observation, pool))
+    restarts = Restarts(
+        seconds=seconds,
+        starts=count,
+        failed=_failed_starts(observation, pool),
+        asked=starts.asked,
+        refused=starts.refused,
+    )
     demand = demand_of(observation, pool, rules.idle, rules.scaling, rules.sizes(observation.fleet))
     since = history.queued_since
     since = since if demand is None else None if not demand else at if since is None else min(at, since)

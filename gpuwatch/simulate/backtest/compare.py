@@ -15,6 +15,7 @@ from gpuwatch.model.duration import parse_duration
 from gpuwatch.model.money import Price
 from gpuwatch.policies import PoolRules
 from gpuwatch.policies.idle_settings import IdleRules, resolve_rules
+from gpuwatch.policies.idle_timeout.break_even import USUAL_USD_PER_HOUR
 from gpuwatch.policies.profiles import PROFILES
 from gpuwatch.simulate.backtest import pool_rules
 from gpuwatch.simulate.backtest.gaps import History, known_prices_of, node_prices_of, usd
@@ -78,6 +79,7 @@ class Figures:
     people_waited_seconds_per_node_day: float | None
     suspected_wrong_stops: int
     suspected_wrong_ratio: float | None
+    regret_cost_ratio: float | None  # of what stops of nodes saved that were needed again; None: none was
 
     @property
     def restarts(self) -> int:
@@ -198,7 +200,24 @@ def _charge_policy(
         people_waited_seconds_per_node_day=_ratio(whole.restarts * terms.boot, days),
         suspected_wrong_stops=suspects,
         suspected_wrong_ratio=_ratio(suspects, stops),
+        regret_cost_ratio=_regret_cost_ratio(policy, waits, history, terms),
     )
+
+
+def _regret_cost_ratio(policy: Policy, waits: Sequence[float], history: History, terms: Terms) -> float | None:
+    """What regretted stops cost, restarts and the people who wait for them, of what stops saved before a need.
+
+    What is saved on nodes that nobody needed again makes up for nobody's waiting. Seconds are weighed by prices.
+    """
+    idle, prices = IdleRules() if policy.rules is None else policy.rules.idle, known_prices_of(history)
+    waiting, lost, saved = pool_rules.waiting(idle, prices), 0.0, 0.0
+    for stop in stops_of(history.gaps, waits, terms.restart):
+        if stop.gap.needed:
+            price = prices.get(stop.gap.node_id)
+            rate = USUAL_USD_PER_HOUR if price is None else float(price.usd_per_hour)
+            saved += rate * (stop.gap.seconds - stop.wait)
+            lost += rate * terms.restart * (1 + waiting(stop.gap.node_id)) * stop.suspect(terms.regret)
+    return _ratio(lost, saved)
 
 
 def _live(policy: Policy, waits: Sequence[float], history: History, terms: Terms) -> float:

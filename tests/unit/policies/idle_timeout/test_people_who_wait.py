@@ -1,13 +1,19 @@
-"""People who wait for a machine that was stopped too soon: what their time is worth, and how it changes waits."""
+"""What a stop may cost besides rent: people who wait for the machine, and a machine that does not come back."""
 
+from datetime import timedelta
 from decimal import Decimal
 
+import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from gpuwatch.policies.idle_timeout.break_even import LONGEST, waiting_restarts, waiting_usd
+from gpuwatch.model.decision import Done, Status, Verb
+from gpuwatch.model.measurement import Restarts
+from gpuwatch.policies.idle_timeout.break_even import LONGEST, restart, waiting_restarts, waiting_usd
 from gpuwatch.policies.idle_timeout.hazard import BINS, best_stop, bin_of
+from gpuwatch.policies.idle_timeout.restart_times import Starts, count_refusals
 from gpuwatch.simulate.backtest.replay import Recorded, learned_waits
+from tests.support.builders.fleet import NOW
 
 RESTART = 600.0
 
@@ -67,3 +73,55 @@ def test_people_who_would_be_called_back_each_time_are_waited_for() -> None:
 
     assert sum(wait < RESTART + 45.0 for wait in free) > 200
     assert sum(wait < RESTART + 45.0 for wait in priced) < 100
+
+
+def answered(story: str, *, first: float = 0.0, fault: Status | None = None) -> list[Done]:
+    """Starts of the pool that ended an hour after each other; for each `x` its cloud had no machine."""
+    return [
+        Done(
+            key=f"k-{number}",
+            verb=Verb.START,
+            node_id="i-1",
+            pool="default",
+            status=Status.FAILED if each == "x" else Status.SETTLED,
+            at=NOW + timedelta(hours=first + number),
+            fault=fault,
+        )
+        for number, each in enumerate(story)
+    ]
+
+
+def costs(starts: Starts) -> float:
+    """How many restarts' time one restart costs."""
+    found = restart(RESTART, Restarts(asked=starts.asked, refused=starts.refused))
+    assert found is not None
+    return found.seconds / RESTART
+
+
+def test_starts_that_the_cloud_refused_make_a_stop_dearer_before_the_next_one_is_lost() -> None:
+    """Three of ten refused, weeks ago: the price is still there; one of one is not all, and none is nothing."""
+    three = count_refusals(Starts(), answered("x" * 3 + "." * 7))
+
+    assert costs(Starts()) == 1.0
+    assert costs(count_refusals(Starts(), answered("." * 9))) == 1.0
+    assert 1.2 < costs(count_refusals(Starts(), answered("x"))) < 1.3
+    assert 1.2 < costs(three) < 1.35
+    assert costs(count_refusals(Starts(), answered("x" * 50))) == pytest.approx(3.0)
+    assert costs(count_refusals(three, answered("." * 9, first=60 * 24.0))) < 1.1
+
+
+def test_a_start_is_counted_once_and_no_fault_of_ours_is_a_refusal() -> None:
+    """Rounds see the same record again; a denied or a throttled call says nothing of what the cloud has."""
+    seen = answered("x.x")
+    once = count_refusals(Starts(), seen)
+
+    assert count_refusals(once, seen) == once
+    assert count_refusals(Starts(), answered("xx", fault=Status.DENIED)) == Starts()
+
+
+def test_it_says_that_starts_were_refused() -> None:
+    """In the words of the wait."""
+    found = restart(RESTART, Restarts(asked=10.0, refused=3.0))
+
+    assert found is not None
+    assert "its cloud had no machine for about 3 starts of 10" in found.why

@@ -1,6 +1,7 @@
 """A backtest of a pool's own rules: what is played of them, when it passes, and what is kept of it."""
 
 from dataclasses import replace
+from decimal import Decimal
 from pathlib import Path
 from typing import Any
 
@@ -22,6 +23,8 @@ from gpuwatch.simulate.fleet.options import Options
 from tests.support.builders.fleet import NOW, RULES
 
 HOUR = 3600
+SOON = "nodes needed again within 15m of their stop"
+SAVED = "what stops saved on nodes that were needed again"
 
 
 def tried(folder: Path, rules: PoolRules, bounds: Bounds | None = Bounds(hours=6)) -> Backtest:  # noqa: B008  a value
@@ -72,10 +75,12 @@ def test_what_is_kept_says_what_was_tried_and_what_came_of_it(passed: Backtest) 
         ({}, {"stops": 9, "wrongly_stopped": 2}, "wrong stops, 2 of 9"),
         ({}, {"violations": ("i-1: P2", "i-1: P9")}, "violations, 2"),
         (
-            {"stops": 11, "suspected_wrong_stops": 3},
+            {"stops": 11, "suspected_wrong_stops": 3, "regret_cost_ratio": 0.31},
             {"violations": ("i-1: P2",)},
-            "violations, 1; nodes needed again within 15m of their stop, 3 of 11, more than 25%",
+            f"violations, 1; {SOON}, 3 of 11, more than 25%; this cost 31% of {SAVED}, more than 25%",
         ),
+        ({"stops": 11, "suspected_wrong_stops": 3, "regret_cost_ratio": 0.25}, {}, None),
+        ({"stops": 12, "suspected_wrong_stops": 3, "regret_cost_ratio": 9.0}, {}, None),
         ({"stops": 12, "suspected_wrong_stops": 3}, {}, None),
     ],
     ids=str,
@@ -97,7 +102,18 @@ def test_rules_that_stop_too_soon_do_not_pass(tmp_path: Path) -> None:
     hasty = PoolRules(warm_up=0.0, idle=IdleRules(timeout=1500.0, grace_period=600.0))
     made = record(tried(tmp_path, hasty), hasty)
 
-    assert made.failure == "nodes needed again within 15m of their stop, 5 of 7, more than 25%"
+    assert made.failure == f"{SOON}, 5 of 7, more than 25%; this cost 1000% of {SAVED}, more than 25%"
+
+
+def test_the_price_of_people_is_part_of_what_regretted_stops_cost(tmp_path: Path) -> None:
+    """$0.80 an hour for the machine, $30 for them: four restarts more, as many as count."""
+    hasty = IdleRules(timeout=1500.0, grace_period=600.0)
+    cost = [
+        tried(tmp_path, PoolRules(warm_up=0.0, idle=replace(hasty, waiting_usd_per_hour=Decimal(each))), None)
+        for each in (0, 30)
+    ]
+
+    assert [result.lines[0].figures.regret_cost_ratio for result in cost] == [2.0, 10.0]
 
 
 def test_every_wait_that_the_pool_may_use_is_tried_and_must_pass(tmp_path: Path) -> None:
@@ -107,7 +123,10 @@ def test_every_wait_that_the_pool_may_use_is_tried_and_must_pass(tmp_path: Path)
     made = record(result, rules)
 
     assert [line.figures.policy.name for line in result.lines] == ["training:timeout=30m", "training:timeout=25m"]
-    assert made.failure == ("training:timeout=25m: nodes needed again within 15m of their stop, 5 of 7, more than 25%")
+    assert made.failure is not None
+    assert made.failure.startswith(
+        "training:timeout=25m: nodes needed again within 15m of their stop, 5 of 7, more than 25%;"
+    )
     assert made.stops == 1 + 7
     assert made.saved_ratio == result.lines[0].figures.bill_saved_ratio
 
