@@ -120,9 +120,9 @@ _AT_A_GLANCE = Row(
         ),
         stat(
             "Saved",
-            "What machines would have cost while they were stopped: those that gpuwatch stopped, until somebody "
-            "started them again. One look each ten minutes; disks of stopped machines are not taken off (`gpuwatch "
-            "cost` does).",
+            "What machines would have cost that gpuwatch stopped, until somebody needed them, or for as long as their "
+            "pool's usually stay off, 30 days at most. One look each ten minutes. Terminations, and what waits of "
+            "people cost, are in the report.",
             _range_usd("sum(" + led("fleet_saved_usd_per_hour", IN_POOL) + ")"),
             MONEY,
             limits=fixed(GREEN),
@@ -161,7 +161,7 @@ _SPEND = Row(
         ),
         series(
             "Saved per hour",
-            "What machines would cost that gpuwatch stopped and nobody has started since.",
+            "What machines would cost that gpuwatch stopped, as long as they save.",
             [Query(expr=f"sum by (pool) ({led('fleet_saved_usd_per_hour', IN_POOL)})", legend="{{pool}}")],
             MONEY,
             stacked=True,

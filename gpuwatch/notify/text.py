@@ -221,7 +221,7 @@ def _node_facts(line: Line, message: Message) -> Iterator[tuple[str, str]]:
     if message.kind == "done" and line.still_billed is not None:
         yield "Still billed", f"{line.still_billed}; the stop does not end its cost by the hour"
     elif message.kind == "done" and line.usd_per_hour is not None and line.proved:
-        yield "Saves", f"{usd(line.usd_per_hour * _HOURS_A_DAY)} a day, less what its disks cost"
+        yield "Saves", f"{usd(line.usd_per_hour * _HOURS_A_DAY)} a day, until somebody needs it"
     if line.start is not None:
         yield "Back", f"`{line.start}`"
 

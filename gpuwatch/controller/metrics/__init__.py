@@ -126,6 +126,7 @@ class ControllerMetrics(Collector):
         figures = {} if found is None else of_money.week_figures(found)
         with self._lock:
             self._state.compared = figures
+            self._state.habits = {} if found is None else found.habits
 
     def message(self, destination: str, event: str, result: str) -> None:
         """A message about an event was delivered, or was not."""

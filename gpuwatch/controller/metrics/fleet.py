@@ -1,11 +1,14 @@
 """Metrics of the fleet as the last round saw it: machines, their use and their price."""
 
 from collections.abc import Callable, Iterator
+from datetime import datetime
 from decimal import Decimal
 
 from gpuwatch.controller.metrics.state import ROUND, MetricsState, Series, Value, gauge, info
 from gpuwatch.model.activity import State
 from gpuwatch.model.fleet import Node, NodeState
+from gpuwatch.model.usage import milliseconds
+from gpuwatch.money.accounting.savings import LONGEST_MS
 from gpuwatch.money.accounting.scope import counted_nodes, uncounted_nodes
 from gpuwatch.money.blocked.blocked import HOURS_A_DAY, Money
 
@@ -91,13 +94,19 @@ def _foreign_values(state: MetricsState) -> Iterator[Value]:
     yield from ((key, float(usd)) for key, usd in sorted(sums.items()))
 
 
+def _saves_still(at: datetime, pool: str, now: datetime, state: MetricsState) -> bool:
+    """Whether a stop saves at this time, by the rule of reports (`savings.py`)."""
+    return milliseconds(now) < milliseconds(at) + state.habits.get(pool, LONGEST_MS)
+
+
 def _saved_values(state: MetricsState) -> Iterator[Value]:
     """Yield what stops saved, by pool."""
     seen, sums = state.observation, dict[tuple[str, ...], Decimal]()
     for node in () if seen is None else counted_nodes(seen.fleet):
         off = node.state in _OFF and node.still_billed is None
-        ours = seen is not None and off and seen.ledger.own_stop(node) is not None
-        price = seen.price(node) if seen is not None and ours else None
+        stop = seen.ledger.own_stop(node) if seen is not None and off else None
+        saves = stop is not None and seen is not None and _saves_still(stop.at, node.pool, seen.now, state)
+        price = seen.price(node) if seen is not None and saves else None
         if price is not None:
             sums[node.pool,] = sums.get((node.pool,), Decimal(0)) + price.usd_per_hour
     yield from ((key, float(usd)) for key, usd in sorted(sums.items()))
@@ -176,7 +185,8 @@ FAMILIES = (
     gauge(
         "fleet_saved_usd_per_hour",
         ("pool",),
-        "What machines that gpuwatch stopped, and nobody has started since, would cost; where their price is known.",
+        "What machines would cost that gpuwatch stopped, as long as they save: until somebody needs them, for as long "
+        "as their pool's usually stay off, 30 days at most; where their price is known.",
         ROUND,
         _saved_values,
     ),

@@ -38,6 +38,7 @@ class MetricsState:
     certificates: Certificates = tuple
     logins: Callable[[], Mapping[str, int]] = dict
     compared: Mapping[str, Sequence[Value]] = field(default_factory=dict)  # by family, as money.py makes them
+    habits: Mapping[str, int] = field(default_factory=dict)  # for how long (ms) a stop of today saves, by pool
     counts: dict[str, dict[tuple[str, ...], float]] = field(default_factory=dict)
     _blocked: tuple[Round, Blocked] | None = None
 

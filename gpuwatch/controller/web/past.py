@@ -90,7 +90,8 @@ def savings(call: Call) -> RecentSavings:
 
     def make() -> RecentSavings:
         ledger, now = state.ledger, state.clock.now()
-        return recent_savings(ledger, state.zone, now, state.interval_seconds, standing, SpendBook(ledger).began())
+        began = SpendBook(ledger).began()
+        return recent_savings(ledger, state.zone, now, state.interval_seconds, standing, began, state.rules)
 
     return state.seldom("savings", _SAVINGS_SECONDS, make)
 

@@ -56,7 +56,7 @@ class _Moment:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class EarlierTotal(TotalDocument, _Days):
-    """The stretch of the same length before."""
+    """The same days of the stretch before: of a period that is not over, as many whole days as are over."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -71,11 +71,17 @@ class StepTotal(TotalDocument, _Moment):
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class SavingDocument:
-    """What stopped machines did not cost, and what they still cost while they stood still."""
+    """What stopped machines did not cost, as long as they save, less what people cost who waited for them.
+
+    `usd_of_stopped_machines` is what their disks and addresses cost meanwhile, as they did before: it is not taken off.
+    `still_off_machine_hours` came after machines had ceased to save.
+    """
 
     usd: Decimal
     machine_hours: float
     unpriced_machine_hours: float
+    usd_waiting: Decimal
+    still_off_machine_hours: float
     usd_of_stopped_machines: Decimal
 
 
@@ -92,6 +98,9 @@ class SavedDocument(SavingDocument):
     """
 
     stops: int
+    terminations: int
+    regretted_stops: int
+    still_off_machines: int
     stops_without_a_known_end: int
     stops_not_proved_ours: int
     machine_hours_not_proved_ours: float
@@ -205,7 +214,7 @@ class ReportDocument:
 def report_document(report: Report) -> ReportDocument:
     """Everything that is known, also what the other forms leave out for want of room."""
     facts, period, seen = report.facts, report.facts.period, report.facts.inventory
-    earlier = {"since": _seconds(period.before.since), "until": _seconds(period.before.until)}
+    earlier = {"since": _seconds(report.before_days.since), "until": _seconds(report.before_days.until)}
     steps = {str(step.begin): step.total for step in report.steps}
     return ReportDocument(
         title=title(report),
@@ -251,6 +260,9 @@ def _saved_document(saved: Saved) -> SavedDocument:
         saved.whole,
         saved.whole.usd,
         stops=saved.stops,
+        terminations=saved.terminations,
+        regretted_stops=saved.regretted,
+        still_off_machines=saved.still_off,
         stops_without_a_known_end=saved.endless,
         stops_not_proved_ours=saved.unproved,
         machine_hours_not_proved_ours=saved.unproved_ms / HOUR_MS,
@@ -271,6 +283,8 @@ def _saving(kind: Callable[..., Document], saving: Saving, usd: Fraction, **more
         usd=usd_to_the_cent(usd),
         machine_hours=saving.ms / HOUR_MS,
         unpriced_machine_hours=saving.unpriced_ms / HOUR_MS,
+        usd_waiting=usd_to_the_cent(saving.waiting_usd),
+        still_off_machine_hours=saving.off_ms / HOUR_MS,
         usd_of_stopped_machines=usd_to_the_cent(saving.still_usd),
         **more,
     )

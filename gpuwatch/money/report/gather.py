@@ -1,6 +1,7 @@
 """Asks the ledger for all that a report is made of."""
 
 from collections.abc import Iterator, Mapping, Sequence
+from dataclasses import replace
 from datetime import UTC, date, datetime, timedelta
 from decimal import Decimal
 from zoneinfo import ZoneInfo
@@ -21,12 +22,13 @@ from gpuwatch.money.report.inventory import inventory
 from gpuwatch.money.report.period import Period
 from gpuwatch.money.report.progress import ComparedEnds, Event, Progress, compare_ends, ends_of, progress
 from gpuwatch.money.report.report import LEAD_DAYS, Facts, Report, Rounds, make_report
-from gpuwatch.money.report.saved import savings_in, stops_of
+from gpuwatch.money.report.saved import habits_now, savings_in, stops_of
 from gpuwatch.policies import PoolRules
 
 _DAY = timedelta(days=1)
 _HISTORY = timedelta(days=400)  # for the forecast
 _RULE_WEEKS = 13  # whose rounds are looked at for other rules: each is read whole
+_ROUGH_SECONDS = 300.0  # between two rounds, where days are what counts
 _NEWEST = 20  # actions that are listed in full
 _OF_STOPPED = frozenset({LeftoverKind.STOPPED_VOLUME, LeftoverKind.STOPPED_ADDRESS})
 
@@ -135,7 +137,8 @@ def ends_compared(ledger: Ledger, zone: ZoneInfo, now: datetime) -> ComparedEnds
         spend.rows(calendar.midnight(first), calendar.midnight(first + ends.length))
         for first in (ends.first, ends.last)
     )
-    return compare_ends(ends, early, late)
+    habits = habits_now(ActionHistory(ledger), now, _ROUGH_SECONDS)
+    return replace(compare_ends(ends, early, late), habits=habits)
 
 
 def _rule_changes(ledger: Ledger, began: datetime, end: int) -> Iterator[Event]:
@@ -169,7 +172,8 @@ def _saved_money(
     """What stops saved, less what the stopped machines still cost."""
     stood = frozenset(stop.key for stop in last.observation.ledger.stopped) if last is not None else frozenset()
     found = stops_of(history, _utc(period.since), now, interval_seconds, stood)
-    return savings_in(found, period, now, None if left is None else _by_the_hour(left))
+    rules = None if last is None else last.rulebook
+    return savings_in(found, period, now, rules, None if left is None else _by_the_hour(left))
 
 
 def _by_the_hour(left: Sequence[Leftover]) -> dict[str, Decimal]:

@@ -1,6 +1,7 @@
 """What reports read from the ledger besides spending: actions, savings, and times without rounds."""
 
-from collections.abc import Collection
+from collections.abc import Collection, Iterator, Mapping, Sequence
+from dataclasses import replace
 from datetime import UTC, datetime, timedelta
 from decimal import Decimal
 from itertools import pairwise
@@ -18,7 +19,7 @@ from gpuwatch.model.usage import USES, milliseconds
 from gpuwatch.money.accounting.savings import Ran, Turn
 from gpuwatch.money.report.progress import Event
 from gpuwatch.money.report.report import ActionRecord, Actions, Count, Order, Rounds
-from gpuwatch.policies.replacement import losses
+from gpuwatch.policies.replacement import FAILING_SINCE, losses
 
 _TURNS = (Verb.STOP, Verb.START, Verb.TERMINATE)
 _CAPACITY = sorted(verb.value for verb in ADDITIONS | {Verb.TERMINATE})
@@ -100,19 +101,30 @@ class ActionHistory:
         )
 
     def turns(self, since: datetime, until: datetime) -> list[Turn]:
-        """Stops, starts and terminations that were shown done in [since, until), and each node's last one before."""
+        """Stops, starts and terminations that were shown done in [since, until), and each node's last one before.
+
+        Launches of the time are among them. Of sick machines no termination is.
+        """
         joined = OUTCOMES.join(INTENTS, OUTCOMES.c.key == INTENTS.c.key)
         done = (OUTCOMES.c.status == Status.SETTLED.value, INTENTS.c.verb.in_([verb.value for verb in _TURNS]))
         last = select(func.max(OUTCOMES.c.id)).select_from(joined).where(*done, OUTCOMES.c.at < text(since))
         columns = [INTENTS.c[name] for name in ("key", "node_id", "verb", "pool", "owner", "usd_per_hour")]
-        query = select(*columns, OUTCOMES.c.at, OUTCOMES.c.detail).select_from(joined)
+        query = select(*columns, OUTCOMES.c.at, OUTCOMES.c.detail, INTENTS.c.arguments).select_from(joined)
+        failed = select(INTENTS.c.node_id, INTENTS.c.at).select_from(joined)
+        failed = failed.where(OUTCOMES.c.status == Status.FAILED.value, INTENTS.c.verb == Verb.START.value)
+        launched = (OUTCOMES.c.status == Status.SETTLED.value, INTENTS.c.verb == Verb.LAUNCH.value)
         within = (OUTCOMES.c.at >= text(since), OUTCOMES.c.at < text(until))
         with self._store.reading() as db:
             rows = [
                 *db.execute(query.where(OUTCOMES.c.id.in_(last.group_by(INTENTS.c.node_id)))).all(),
                 *db.execute(query.where(*done, *within).order_by(OUTCOMES.c.at, OUTCOMES.c.id)).all(),
+                *db.execute(query.where(*launched, *within).order_by(OUTCOMES.c.at, OUTCOMES.c.id)).all(),
             ]
-        return [
+            tries = db.execute(failed.where(*within).order_by(INTENTS.c.id)).all()
+        wanted: dict[str, list[int]] = {}
+        for row in tries:
+            wanted.setdefault(row.node_id, []).append(milliseconds(datetime.fromisoformat(row.at)))
+        turns = [
             Turn(
                 key=key,
                 node_id=node_id,
@@ -123,8 +135,10 @@ class ActionHistory:
                 usd_per_hour=None if usd is None else Decimal(usd),
                 proved=NOT_PROVED not in detail,
             )
-            for key, node_id, verb, pool, owner, usd, at, detail in map(tuple, rows)
+            for key, node_id, verb, pool, owner, usd, at, detail, arguments in map(tuple, rows)
+            if not (verb == Verb.TERMINATE.value and FAILING_SINCE in msgspec.json.decode(arguments))
         ]
+        return list(_with_first_tries(turns, wanted))
 
     def events(self, since: datetime, until: datetime) -> list[Event]:
         """What may have changed the waste: modes, pauses, times without rounds, tried rules, stops, starts."""
@@ -143,7 +157,7 @@ class ActionHistory:
                 found.append(Event(at=datetime.fromisoformat(row.at), what=f"new rules of pool {row.pool}"))
             known[row.pool] = row.rules
         begin = milliseconds(since)
-        turns = [turn for turn in self.turns(since, until) if turn.at >= begin]
+        turns = [turn for turn in self.turns(since, until) if turn.at >= begin and turn.verb in _TURNS]
         return [*found, *(Event(at=_EPOCH + timedelta(milliseconds=turn.at), verb=turn.verb) for turn in turns)]
 
     def stops_in_force(self) -> frozenset[str]:
@@ -192,6 +206,16 @@ class ActionHistory:
         with self._store.writing(fenced=False) as writer:
             writer.db.execute(META.delete().where(META.c.name == _meta(name)))
             writer.db.execute(META.insert(), {"name": _meta(name), "value": day})
+
+
+def _with_first_tries(turns: Sequence[Turn], tried: Mapping[str, Sequence[int]]) -> Iterator[Turn]:
+    """Starts with the first one since the turn before that was asked for in vain."""
+    before: dict[str, int] = {}
+    for turn in turns:
+        since = before.get(turn.node_id, 0)
+        first = [at for at in tried.get(turn.node_id, ()) if since < at < turn.at] if turn.verb is Verb.START else []
+        before[turn.node_id] = turn.at
+        yield replace(turn, wanted=min(first, default=None))
 
 
 def _meta(name: str) -> str:

@@ -9,6 +9,7 @@ from gpuwatch.clouds import LeftoverKind
 from gpuwatch.model.budget import BudgetState
 from gpuwatch.model.currency import display_currency
 from gpuwatch.model.money import day_with_age, format_cents, format_usd
+from gpuwatch.model.readable import how_many
 from gpuwatch.model.usage import HOUR_MS
 from gpuwatch.money.accounting.savings import Saving
 from gpuwatch.money.accounting.totals import Total, round_parts
@@ -21,10 +22,10 @@ from gpuwatch.money.report.report import PriceDays, Report
 from gpuwatch.money.storage import STORAGE_AS_OF, STORAGE_SOURCE, StorageRow
 
 _HOW = (
-    "An estimate: the hours from when gpuwatch stopped a machine to when it next ran, at the price frozen with the "
-    "stop. It assumes that without the stop the machine would have run idle until it was started "
-    "again. Somebody else's start is known to the hour, or to the day once a day is summed up. Terminated machines "
-    "count nothing."
+    "An estimate: a machine saves, at the price frozen with its stop, until somebody needs it. If nobody does, it "
+    "saves for as long as its pool's machines have usually stayed off, or 30 days where that is not known; after that "
+    "it is still off. A termination saves until its pool launches the next machine, by the same rule. Somebody else's "
+    "start is known to the hour, or to the day once a day is summed up."
 )
 _MOST = 10
 _MOST_BARS = 26
@@ -53,11 +54,22 @@ def saved_parts(report: Report) -> Iterator[Part]:
     notes = []
     if whole.unpriced_ms:
         notes.append(f"{whole.unpriced_ms / HOUR_MS:,.1f} of these hours have no known price.")
+    if savings.regretted:
+        waited = format_usd(whole.waiting_usd)
+        several = savings.regretted != 1
+        notes.append(
+            f"{how_many(savings.regretted, 'stop')} {'were' if several else 'was'} regretted, because the "
+            f"machine{'s' * several} {'were' if several else 'was'} needed again at once or got no place: {waited} for "
+            "people's waits is taken off."
+        )
+    if savings.still_off:
+        notes.append(
+            f"{how_many(savings.still_off, 'machine')} {'are' if savings.still_off != 1 else 'is'} still off after "
+            f"that, for {whole.off_ms / HOUR_MS:,.1f} machine-hours, which are not counted as saved."
+        )
     if savings.stops and savings.still_known:
         still = format_usd(whole.still_usd)
-        notes.append(f"What stopped machines' disks and addresses cost meanwhile, {still}, is taken off.")
-    elif savings.stops:
-        notes.append("What the stopped machines' disks cost meanwhile was not asked, and is not taken off.")
+        notes.append(f"Disks and addresses of stopped machines cost {still} meanwhile, as they did before.")
     if savings.endless:
         notes.append(f"{savings.endless:,} stops count nothing: it is not known for how long they held.")
     if savings.unproved:
@@ -67,7 +79,7 @@ def saved_parts(report: Report) -> Iterator[Part]:
             f"{'are' if several else 'is'} left out: no cloud shows that gpuwatch's call stopped the "
             f"machine{'s' * several}."
         )
-    if savings.stops or savings.endless or savings.unproved:
+    if savings.stops or savings.endless or savings.unproved or savings.still_off:
         yield Words((*notes, _HOW))
 
 

@@ -48,6 +48,19 @@ class Period:
             return replace(self, first=date(month // 12, month % 12 + 1, 1), after=self.first)
         return replace(self, first=self.first - self.days * _DAY, after=self.first)
 
+    def part_that_is_over(self, now: datetime) -> "Period":
+        """The whole days of it that are over; itself where it is over, and where it is one day."""
+        today = now.astimezone(self.zone).date()
+        return self if today >= self.after or self.days == 1 else replace(self, after=max(self.first, today))
+
+    def same_part(self, of: "Period") -> tuple["Period", "Period"]:
+        """This part of a period, and the one before the period, cut to as many days: a month has no 30 February."""
+        before = of.before
+        if self == of:
+            return self, before
+        days = min(self.days, before.days)
+        return replace(self, after=self.first + days * _DAY), replace(before, after=before.first + days * _DAY)
+
     def __str__(self) -> str:
         """For people, with its last day."""
         return f"{self.first:%A} {self.first}" if self.days == 1 else f"{self.first} to {self.after - _DAY}"

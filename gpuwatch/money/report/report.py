@@ -179,7 +179,9 @@ class Report:
     wasted_cents: int
     unproven_cents: int
     slices: Mapping[str, tuple[Line, ...]]  # what wasted the most first
+    compared: Total  # of the period's days that are over, as many as `before` has
     before: Total | None  # None: nothing was metered then
+    before_days: Period
     steps: tuple[Step, ...]
     days: tuple[Step, ...]  # of a day's report: the two weeks up to it
     energy: Energy
@@ -201,7 +203,8 @@ class Report:
 
 def make_report(facts: Facts) -> Report:
     """Return the report of these facts."""
-    period, before = facts.period, facts.period.before
+    period = facts.period
+    alike, before = period.part_that_is_over(facts.now).same_part(period)
     calendar = Calendar(period.zone)
     parts = _by_labels(facts.nodes)
     tags = [f"{TAG}{name}" for name in facts.tags if any(name in dict(row.terms.tags) for row, _ in parts)]
@@ -225,7 +228,9 @@ def make_report(facts: Facts) -> Report:
         wasted_cents=wasted_cents,
         unproven_cents=unproven_cents,
         slices=slices,
+        compared=whole(each for begin, each in times.items() if alike.since <= begin < alike.until),
         before=whole(earlier) if earlier else None,
+        before_days=before,
         steps=_steps(within, period.days, calendar),
         days=_steps(recent, LEAD_DAYS, calendar) if period.days == 1 else (),
         energy=energy(total, facts.factors),

@@ -2,25 +2,41 @@
 
 from collections.abc import Mapping
 from dataclasses import dataclass
-from datetime import UTC, datetime
+from datetime import UTC, datetime, timedelta
 from decimal import Decimal
+from functools import partial
 from zoneinfo import ZoneInfo
 
+from gpuwatch.guard import Rulebook
 from gpuwatch.ledger import Ledger
 from gpuwatch.model.decision import Verb
 from gpuwatch.model.money import usd_to_the_cent
 from gpuwatch.model.usage import HOUR_MS, milliseconds
-from gpuwatch.money.accounting.savings import Offs, Saved, offs, savings_within
+from gpuwatch.money.accounting.savings import (
+    HABIT_MS,
+    LONGEST_MS,
+    Offs,
+    Saved,
+    Waits,
+    habits_of,
+    offs,
+    savings_within,
+)
 from gpuwatch.money.report.history import ActionHistory
 from gpuwatch.money.report.period import Period, period_of
+from gpuwatch.policies.idle_timeout.break_even import UNMEASURED_SECONDS
+
+_LOOK_BACK = timedelta(milliseconds=LONGEST_MS + HABIT_MS)  # what may still save, and the habits of then
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Savings:
     """What stops saved in [since, until), in dollars to the cent; `unpriced_machine_hours` are not in it.
 
-    `stops` had an effect in that time. Of `stops_without_a_known_end` nothing is counted, nor of
-    `stops_not_proved_ours`, which somebody else may have made.
+    `stops` had an effect in that time, `terminations` among them. A machine saves until it is needed, by its pool's
+    habit or for 30 days at most; after that it is still off, and in no sum (`still_off_…`). `usd_waiting` is taken off,
+    for people who waited for a machine that was stopped too soon (`regretted_stops`). Of `stops_without_a_known_end`
+    nothing is counted, nor of `stops_not_proved_ours`, which somebody else may have made.
     """
 
     since: datetime
@@ -32,6 +48,11 @@ class Savings:
     stops_without_a_known_end: int
     stops_not_proved_ours: int
     machine_hours_not_proved_ours: float
+    terminations: int
+    regretted_stops: int
+    usd_waiting: Decimal
+    still_off_machines: int
+    still_off_machine_hours: float
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -58,19 +79,50 @@ def stops_of(
         standing: keys of stops that hold until now, besides those in the ledger.
 
     """
-    turns = history.turns(since, now)
+    turns = history.turns(since - _LOOK_BACK, now)
     stops = {turn.node_id: turn.at for turn in reversed(turns) if turn.verb is Verb.STOP}
     ran = history.ran(stops.keys(), min(stops.values()) // 1000, milliseconds(now) // 1000) if stops else {}
     return offs(turns, ran, history.stops_in_force() | standing, int(interval_seconds * 500))
 
 
-def savings_in(found: Offs, period: Period, now: datetime, still_usd: Mapping[str, Decimal] | None = None) -> Saved:
-    """What these stops saved in a period; `still_usd` is what each stopped machine costs an hour."""
-    return savings_within(found, period.since * 1000, period.until * 1000, milliseconds(now), still_usd)
+def savings_in(
+    found: Offs,
+    period: Period,
+    now: datetime,
+    rules: Rulebook | None,
+    still_usd: Mapping[str, Decimal] | None = None,
+) -> Saved:
+    """What these stops saved in a period; `still_usd` is what each stopped machine costs an hour.
+
+    Of people's waits the price is known by the pools' rules.
+    """
+    since, until = period.since * 1000, period.until * 1000
+    return savings_within(found, since, until, milliseconds(now), still_usd, partial(waits_of, rules))
+
+
+def waits_of(rules: Rulebook | None, pool: str) -> Waits:
+    """What it costs a pool's people to wait for a machine; without rules, nothing is known of it."""
+    if rules is None:
+        return Waits()
+    idle = rules.pool(pool).idle
+    seconds = UNMEASURED_SECONDS if idle.restart_cost == "measured" else idle.restart_cost
+    return Waits(restart_ms=int(seconds * 1000), usd_per_hour=idle.waiting_usd_per_hour)
+
+
+def habits_now(history: ActionHistory, now: datetime, interval_seconds: float) -> Mapping[str, int]:
+    """For how long (ms) a stop of today saves at most, by the pools that have a habit."""
+    habits, at = habits_of(stops_of(history, now, now, interval_seconds, frozenset()).known), milliseconds(now)
+    return {pool: habits.longest(pool, at) for pool in habits.returns}
 
 
 def recent_savings(
-    ledger: Ledger, zone: ZoneInfo, now: datetime, interval_seconds: float, standing: frozenset[str], began: int | None
+    ledger: Ledger,
+    zone: ZoneInfo,
+    now: datetime,
+    interval_seconds: float,
+    standing: frozenset[str],
+    began: int | None,
+    rules: Rulebook,
 ) -> RecentSavings:
     """What stops saved today and this month; `began` is when metering began, in ms since 1970.
 
@@ -86,8 +138,8 @@ def recent_savings(
         at=now,
         timezone=zone.key,
         metered_since=None if began is None else datetime.fromtimestamp(began // 1000, UTC),
-        today=_savings(savings_in(found, today, now), today),
-        month=_savings(savings_in(found, month, now), month),
+        today=_savings(savings_in(found, today, now, rules), today),
+        month=_savings(savings_in(found, month, now, rules), month),
     )
 
 
@@ -102,4 +154,9 @@ def _savings(found: Saved, period: Period) -> Savings:
         stops_without_a_known_end=found.endless,
         stops_not_proved_ours=found.unproved,
         machine_hours_not_proved_ours=found.unproved_ms / HOUR_MS,
+        terminations=found.terminations,
+        regretted_stops=found.regretted,
+        usd_waiting=usd_to_the_cent(found.whole.waiting_usd),
+        still_off_machines=found.still_off,
+        still_off_machine_hours=found.whole.off_ms / HOUR_MS,
     )

@@ -130,15 +130,19 @@ def _wasted_part(total: Total) -> str:
 
 
 def against(report: Report) -> str:
-    """The cost compared with that of the days before."""
-    before = report.facts.period.before
+    """The cost compared with that of the same days before; of days that are not over, whole ones alone count."""
+    before = report.before_days
+    if not before.days:
+        return "no whole day is over yet"
     name = f"the {before.first:%A} before" if before.days == 1 else f"{before}"
     if report.before is None:
         return f"nothing metered on {name}" if before.days == 1 else f"nothing metered in {name}"
     if not report.before.usd:
         return f"{format_cents(0)} on {name}"
-    change = float(report.whole.usd / report.before.usd) - 1
-    return f"{change:+.1%} against {name}"
+    change = float(report.compared.usd / report.before.usd) - 1
+    days = report.facts.period.days
+    lengths = f", {days} days against {before.days}" if report.over and days != before.days else ""
+    return f"{change:+.1%} against {name}{lengths}"
 
 
 def _doubts(report: Report) -> Iterator[Part]:

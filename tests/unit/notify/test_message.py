@@ -126,7 +126,7 @@ def test_a_stop_says_what_it_saves_and_how_to_get_it_back() -> None:
     message = compose_message([an_event(Verb.STOP)], about())
 
     assert subject(message) == "gpuwatch stopped trainer"
-    assert "Saves: $786.54 a day, less what its disks cost" in as_text(message)
+    assert "Saves: $786.54 a day, until somebody needs it" in as_text(message)
     assert "Back: `aws ec2 start-instances --instance-ids i-1 --region us-east-1`" in as_text(message)
     ran = [an_event(Verb.STOP, before="ana's command before its stop ended well after 40s: pushed")]
     assert "Before it: ana's command before its stop ended well after 40s: pushed" in as_text(

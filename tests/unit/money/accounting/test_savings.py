@@ -11,7 +11,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from gpuwatch.model.decision import Verb
-from gpuwatch.money.accounting.savings import Off, Ran, Turn, offs, savings_within
+from gpuwatch.money.accounting.savings import Off, Ran, Turn, Waits, offs, savings_within
 
 HOUR = 3_600_000
 SLACK = 60_000
@@ -86,13 +86,26 @@ def test_a_stop_without_a_known_end_saves_nothing() -> None:
     assert savings_within(result, *ALWAYS).whole.usd == 0
 
 
-def test_a_termination_saves_nothing() -> None:
-    """Nobody can say for how long a terminated machine would have run."""
-    assert offs([turn(Verb.TERMINATE, 2)], {}, frozenset(), SLACK).known == ()
+def test_a_termination_saves_until_its_pool_launches_the_next_machine() -> None:
+    """Two of them, and one launch after 100 hours: it takes the place that has been empty for the longest."""
+    turns = [turn(Verb.TERMINATE, 0), turn(Verb.TERMINATE, 10, node="i-2"), turn(Verb.LAUNCH, 100, node="")]
+    found = offs(turns, {}, frozenset(), SLACK)
+    saved = savings_within(found, 0, 200 * HOUR, 200 * HOUR)
+
+    assert {off.turn.node_id: off.end for off in found.known} == {"i-1": 100 * HOUR, "i-2": None}
+    assert (saved.terminations, saved.whole.ms) == (2, 290 * HOUR)
+
+
+def test_the_termination_of_a_stopped_machine_saves_nothing_more() -> None:
+    """It did not run: its stop has ended, and its disks are in no sum."""
+    turns = [turn(Verb.STOP, 0), turn(Verb.TERMINATE, 50)]
+    saved = savings_within(offs(turns, {}, frozenset(), SLACK), *ALWAYS)
+
+    assert (saved.stops, saved.terminations, saved.whole.ms) == (1, 0, 50 * HOUR)
 
 
 def test_hours_without_a_price_and_what_still_costs_are_told_apart() -> None:
-    """A stop without a price saves hours and no money; what its disks cost by the hour is taken off what is known."""
+    """A stop without a price saves hours and no money; disks were paid while it ran, and are not taken off."""
     result = offs(
         [turn(Verb.STOP, 0), turn(Verb.STOP, 0, node="i-2", usd=None)], {}, frozenset({"i-1-0", "i-2-0"}), SLACK
     )
@@ -100,7 +113,64 @@ def test_hours_without_a_price_and_what_still_costs_are_told_apart() -> None:
     disks = savings_within(result, 0, 10 * HOUR, 10 * HOUR, {"i-1": Decimal("0.5")}).whole
 
     assert (alone.ms, alone.unpriced_ms, float(alone.usd)) == (20 * HOUR, 10 * HOUR, 100.0)
-    assert (float(disks.gross_usd), float(disks.still_usd), float(disks.usd)) == (100.0, 5.0, 95.0)
+    assert (float(disks.gross_usd), float(disks.still_usd), float(disks.usd)) == (100.0, 5.0, 100.0)
+
+
+def a_pool_with_a_habit(hours: float = 14.0) -> list[Turn]:
+    """Six stops, a day apart, after each of which somebody wanted the machine so many hours later."""
+    days = range(6)
+    return [turn(verb, 24 * day + after) for day in days for verb, after in ((Verb.STOP, 0), (Verb.START, hours))]
+
+
+def test_a_machine_that_nobody_needs_saves_for_as_long_as_its_pools_usually_stay_off() -> None:
+    """$98.32 an hour, off for 89 days, in a pool with a habit of 14 hours: $1,376.48, all of it in the first month."""
+    last = turn(Verb.STOP, 200, node="i-2", usd="98.32")
+    found = offs([*a_pool_with_a_habit(), last], {}, frozenset({last.key}), SLACK)
+    month = 720
+    savings = [savings_within(found, begin * HOUR, (begin + month) * HOUR, 2400 * HOUR) for begin in (200, 920, 1640)]
+
+    assert [float(each.whole.usd) for each in savings] == [1376.48, 0.0, 0.0]
+    assert [each.whole.off_ms // HOUR for each in savings] == [month - 14, month, month]
+    assert [each.still_off for each in savings] == [1, 1, 1]
+
+
+def test_without_a_habit_a_stop_saves_for_thirty_days_at_most_however_months_are_cut() -> None:
+    """$10 an hour, stopped 288 hours before the month's end: $2,880, $4,320 and nothing."""
+    stop = turn(Verb.STOP, 0)
+    found = offs([stop], {}, frozenset({stop.key}), SLACK)
+    edges = [0, 288, 288 + 720, 288 + 720 + 744]
+    savings = [savings_within(found, a * HOUR, b * HOUR, 9000 * HOUR).whole.usd for a, b in pairwise(edges)]
+
+    assert list(map(float, savings)) == [2880.0, 4320.0, 0.0]
+
+
+def test_a_need_that_is_known_ends_a_saving_later_than_the_habit() -> None:
+    """Over a weekend nobody needed it, and on Monday somebody did: it would have idled until then."""
+    turns = [*a_pool_with_a_habit(), turn(Verb.STOP, 200, node="i-2"), turn(Verb.START, 262, node="i-2")]
+    saved = savings_within(offs(turns, {}, frozenset(), SLACK), 200 * HOUR, 300 * HOUR, 300 * HOUR)
+
+    assert saved.whole.ms == 62 * HOUR
+
+
+PEOPLE = Waits(restart_ms=600_000, usd_per_hour=Decimal(60))
+
+
+def test_a_regretted_stop_costs_the_wait_of_whoever_needed_the_machine() -> None:
+    """Stopped, wanted ten minutes later, ready after ten more: $1.67 saved, $10 waited, so $8.33 were lost."""
+    turns = [turn(Verb.STOP, 14), turn(Verb.START, 14 + 1 / 6)]
+    saved = savings_within(offs(turns, {}, frozenset(), SLACK), *ALWAYS, None, lambda _: PEOPLE)
+
+    assert (saved.regretted, round(float(saved.whole.usd), 2)) == (1, -8.33)
+    assert float(saved.by_owner["ann"].waiting_usd) == 10.0
+    assert savings_within(offs(turns, {}, frozenset(), SLACK), *ALWAYS).whole.waiting_usd == 0
+
+
+def test_time_in_which_a_cloud_has_no_place_for_the_start_is_a_wait_and_no_saving() -> None:
+    """Stopped at 10, wanted at 12, capacity at 21: two hours saved, and a working day of eight hours waited."""
+    turns = [turn(Verb.STOP, 10, usd="55.04"), replace(turn(Verb.START, 21), wanted=12 * HOUR)]
+    saved = savings_within(offs(turns, {}, frozenset(), SLACK), *ALWAYS, None, lambda _: PEOPLE).whole
+
+    assert (float(saved.gross_usd), float(saved.waiting_usd)) == (110.08, 480.0)
 
 
 @given(
