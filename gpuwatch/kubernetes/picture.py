@@ -121,6 +121,7 @@ class Picture:
             created_at=None if pod.created_at is None else pod.created_at + self.behind,
             ends_at=pod.ends_at,
             daemon=daemon,
+            static=pod.mirror,
             system=pod.namespace in self.system_namespaces,
             bare=top.bare,
             local_data=self._local_data(pod, daemon=daemon),

@@ -124,6 +124,7 @@ class Pod:
     created_at: datetime | None = None
     ends_at: datetime | None = None  # it is being deleted, and gone by then
     daemon: bool = False
+    static: bool = False  # its node's kubelet makes it, of a file there: no API ends it
     system: bool = False
     bare: bool = False
     local_data: str | None = None

@@ -173,7 +173,7 @@ def _against(
         return
     if (lost := pod.loses) is not None:
         yield f"would lose local data: {lost}|would lose local data: {lost}"
-    if pod.daemon and pod.gpus <= 0:
+    if pod.daemon and pod.gpus <= 0 and not holds_gpus(pod, node):
         return
     if pod.protected is not None:
         yield f"is protected ({pod.protected})|are protected ({pod.protected})"

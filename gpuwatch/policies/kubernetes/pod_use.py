@@ -66,11 +66,13 @@ def pods_by_agent(node: Node) -> dict[str, str]:
 def holds_gpus(pod: Pod, node: Node) -> bool:
     """Whether a pod has GPUs: it requests some, or the node's agent sees it on them (privileged, or by a hostPath).
 
-    Of pods that stay to the end, such as those that watch the GPUs, requests alone count.
+    Of pods that stay to the end, such as those that watch the GPUs, requests alone count; but a static pod of people's
+    own is no such pod: it is there for its own sake, on that node alone.
     """
     if pod.gpus > 0:
         return not (pod.system and pod.daemon)
-    named = () if pod.daemon else pods_by_agent(node)
+    watches = pod.daemon and (pod.system or not pod.static)
+    named = () if watches else pods_by_agent(node)
     return pod.uid in named or str(pod) in named
 
 

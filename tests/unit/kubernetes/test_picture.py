@@ -190,7 +190,7 @@ def test_a_daemon_s_pods_stay(kind: str) -> None:
     """A drain leaves those of a DaemonSet, and static pods."""
     pod = seen(a_pod(refers("d", kind)))
 
-    assert (pod.daemon, pod.drained, pod.bare) == (True, False, False)
+    assert (pod.daemon, pod.drained, pod.bare, pod.static) == (True, False, False, False)
 
 
 def a_node(labels: dict[str, str] | None = None, taint: str = "", **annotations: str) -> NodeFacts:

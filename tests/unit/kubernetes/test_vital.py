@@ -99,6 +99,7 @@ def test_a_static_pod_of_the_control_plane_keeps_its_node(
 
     assert node.vital == f"the pod {namespace}/{part}-gpu-1 is part of the control plane"
     assert node.to_drain == ()
+    assert [pod.static for pod in node.pods] == [True]
 
 
 @pytest.mark.parametrize(

@@ -54,8 +54,14 @@ def on_its_gpus(node: Node, *pods: Pod, state: State = State.IDLE, by_kubelet: b
         (a_pod(interruptible=True), Verb.CORDON),
         (a_pod(interruptible=True, created_at=NOW - MINUTE), Verb.HOLD),
         (a_pod(daemon=True), Verb.CORDON),
+        (a_pod(daemon=True, static=True), Verb.HOLD),
+        (a_pod(daemon=True, static=True, interruptible=True), Verb.CORDON),
+        (a_pod(daemon=True, static=True, system=True), Verb.CORDON),
     ],
-    ids=["no consent", "of the system", "consent", "young", "a DaemonSet's"],
+    ids=[
+        *("no consent", "of the system", "consent", "young", "a DaemonSet's"),
+        *("static", "static with consent", "static of the system"),
+    ],
 )
 def test_a_pod_that_its_agent_sees_on_a_gpu_holds_it_without_a_request(
     pod: Pod, verb: Verb, *, by_kubelet: bool
