@@ -5,7 +5,6 @@ not at the zero, or at the list price, that the bill also has for it. What is pa
 and in no sum: the hours that it covers carry it, and what no hour used of it is UNUSED.
 """
 
-import json
 from collections.abc import Callable, Iterable, Mapping
 from contextlib import suppress
 from dataclasses import dataclass
@@ -72,11 +71,15 @@ def fold_name(name: str) -> str:
 
 
 class Row(NamedTuple):
-    """One line of a bill, and what its columns are called in this file, by their folded names."""
+    """One line of a bill, and what its columns are called in this file, by their folded names.
+
+    `read` reads the JSON that a cell may hold, or raises a ValueError.
+    """
 
     cells: Mapping[str, str]
     names: Mapping[str, str]
     line: int
+    read: Callable[[str], object]
 
     def text(self, *names: str) -> str:
         """The first of these columns that holds something; "" where none does."""
@@ -118,11 +121,15 @@ class Row(NamedTuple):
         column = next((self.names[name] for name in names if name in self.names), names[0])
         return as_time(self.text(*names), column, self.line, zone)
 
+    def json(self, name: str) -> object:
+        """What a column holds as JSON; None: nothing, or something else."""
+        with suppress(ValueError):
+            return self.read(self.text(name) or "null")
+        return None
+
     def entries(self, name: str) -> Mapping[str, str]:
         """A column that holds a map, or a list of keys and values, as JSON; its keys are folded."""
-        found: object = None
-        with suppress(ValueError, RecursionError):
-            found = json.loads(self.text(name) or "{}")
+        found = self.json(name)
         if isinstance(found, list):
             found = {str(each.get("key")): each.get("value") for each in found if isinstance(each, dict)}
         if not isinstance(found, dict):

@@ -10,10 +10,8 @@ Rules, by cloud.google.com/billing, "Structure of detailed data export":
    are those of its processors, divided by how many it has (system_labels).
 """
 
-import json
 import re
 from collections.abc import Iterator, Mapping
-from contextlib import suppress
 from dataclasses import replace
 from decimal import Decimal
 
@@ -120,9 +118,7 @@ def _hours(row: Row, labels: Mapping[str, str], item: str) -> Decimal | None:
 
 def _credits(row: Row) -> list[tuple[str, Decimal]]:
     """The credits of a line: type and amount."""
-    found: object = None
-    with suppress(ValueError, RecursionError):
-        found = json.loads(row.text("credits") or "[]")
+    found = row.json("credits")
     entries = [each for each in found if isinstance(each, dict)] if isinstance(found, list) else []
     return [
         (str(each.get("type") or ""), as_number(str(each.get("amount") or "0"), "credits", row.line))

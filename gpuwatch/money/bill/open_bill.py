@@ -14,6 +14,7 @@ from zoneinfo import ZoneInfo
 from gpuwatch.money.bill.charge import BillError, Charge, fold_name
 from gpuwatch.money.bill.parse import Columns, charges
 from gpuwatch.runtime.bounded_text import lines_of
+from gpuwatch.runtime.json_document import read_json
 from gpuwatch.runtime.printable import not_utf8
 
 Table = tuple[Sequence[str], Iterator[Mapping[str, str]]]
@@ -29,7 +30,7 @@ def open_bill(path: Path, zone: ZoneInfo, own: Columns | None = None) -> Iterato
     """
     with _open_lines(path) as lines:
         header, rows = _table(lines)
-        yield charges(header, rows, lambda at: at.astimezone(zone).date(), own)
+        yield charges(header, rows, lambda at: at.astimezone(zone).date(), own, read_json)
 
 
 def _table(lines: Iterator[str]) -> Table:
@@ -50,8 +51,8 @@ def _objects(lines: Iterator[str]) -> Iterator[Mapping[str, str]]:
         if not line.strip():
             continue
         try:
-            found = json.loads(line)
-        except (ValueError, RecursionError):
+            found = read_json(line)
+        except ValueError:
             raise BillError(f"line {number}: it is no JSON object") from None
         if not isinstance(found, dict):
             raise BillError(f"line {number}: it is no JSON object")

@@ -71,9 +71,15 @@ def map_columns(mappings: Sequence[str], egress: Sequence[str] = ()) -> Columns:
 
 
 def charges(
-    header: Sequence[str], rows: Iterable[Mapping[str, str]], local_day: LocalDay, own: Columns | None
+    header: Sequence[str],
+    rows: Iterable[Mapping[str, str]],
+    local_day: LocalDay,
+    own: Columns | None,
+    read: Callable[[str], object],
 ) -> Iterator[Charge]:
     """All lines that cost something. `local_day` gives the day of a moment where days begin as those of the ledger do.
+
+    `read` reads JSON, which some cells hold, or raises a ValueError.
 
     Raises:
         BillError: the header is of no known kind, or a line cannot be read.
@@ -86,7 +92,9 @@ def charges(
     reader = _reader(header)
     if reader is not None:
         names = name_columns(header)
-        made = (each for line, row in enumerate(rows, start=2) for each in reader(Row(row, names, line), local_day))
+        made = (
+            each for line, row in enumerate(rows, start=2) for each in reader(Row(row, names, line, read), local_day)
+        )
         yield from (each for each in _spread_fees(made) if each.counts)
     elif any(name.endswith(_WIDE) for name in header) and own is None:
         yield from _wide(header, rows)
@@ -101,7 +109,7 @@ def charges(
 
 def _reader(header: Sequence[str]) -> Callable[[Row, LocalDay], Iterator[Charge]] | None:
     """What reads a bill with these columns; None: they are of no known cloud."""
-    row = Row({}, name_columns(header), 1)
+    row = Row({}, name_columns(header), 1, str)
     for required, reader in (
         (aws.REQUIRED, aws.aws_charges),
         (focus.REQUIRED, focus.focus_charges),

@@ -27,6 +27,7 @@ from gpuwatch.money.bill.parse import charges
 from gpuwatch.money.focus_export import COLUMNS, focus_table
 from gpuwatch.money.report.cost import cost_document, cost_report
 from gpuwatch.money.report.period import Period
+from gpuwatch.runtime.json_document import read_json
 from tests.support.builders.fleet import a_node, a_verdict
 from tests.support.builders.money import a_busy_node, a_round
 
@@ -106,7 +107,7 @@ def test_rows_are_valid_by_the_specification(ledger: Ledger) -> None:
 def test_our_own_reader_of_bills_reads_it_back(ledger: Ledger) -> None:
     """To the same sum."""
     rows = table_of(ledger)
-    found = list(charges(COLUMNS, rows, lambda at: at.date(), None))
+    found = list(charges(COLUMNS, rows, lambda at: at.date(), None, read_json))
 
     assert sum(each.cost for each in found) == sum(Decimal(row["BilledCost"]) for row in rows)
     assert {each.resource for each in found} == {"i-1", "i-2", "i-3"}

@@ -14,6 +14,7 @@ from hypothesis import strategies as st
 from gpuwatch.money.bill.charge import BillError, Charge
 from gpuwatch.money.bill.parse import charges
 from gpuwatch.money.bill.reconcile import Bill, gather_charges
+from gpuwatch.runtime.json_document import read_json
 from tests.support.builders.bills import cur_line, focus_line, snake_case
 
 PLAN = {"LineItemType": "SavingsPlanCoveredUsage", "savingsPlan/SavingsPlanEffectiveCost": "13.17"}
@@ -22,7 +23,9 @@ PLAN = {"LineItemType": "SavingsPlanCoveredUsage", "savingsPlan/SavingsPlanEffec
 def read(rows: Sequence[Mapping[str, object]]) -> list[Charge]:
     """The charges of a table of these rows."""
     header = list(dict.fromkeys(name for row in rows for name in row))
-    return list(charges(header, [{n: str(v) for n, v in row.items()} for row in rows], lambda at: at.date(), None))
+    return list(
+        charges(header, [{n: str(v) for n, v in row.items()} for row in rows], lambda at: at.date(), None, read_json)
+    )
 
 
 def bill_of(rows: Sequence[Mapping[str, object]], **rates: str) -> Bill:
@@ -276,7 +279,7 @@ def test_alibabas_hours_are_chinas_and_its_coupons_are_no_discount() -> None:
         "Currency": "CNY", "Usage": "0.5", "UsageUnit": "Hour",
     }  # fmt: skip
     found = gather_charges(
-        charges(list(half), [half, half], lambda at: at.astimezone(UTC).date(), None),
+        charges(list(half), [half, half], lambda at: at.astimezone(UTC).date(), None, read_json),
         frozenset({"i-1"}),
         {"CNY": Decimal(1)},
     )

@@ -25,6 +25,7 @@ from gpuwatch.money.bill.rates import Metered, Rate, effective_rates
 from gpuwatch.money.bill.rates_file import read_rates, write_rates
 from gpuwatch.money.prices import overrides_file
 from gpuwatch.money.prices.price_book import Book, NoPrice
+from gpuwatch.runtime.json_document import read_json
 from tests.support.builders.bills import cur_line, focus_line, table
 from tests.support.builders.money import a_busy_node, a_round
 
@@ -36,7 +37,9 @@ P4D = PriceKey(instance_type="p4d.24xlarge", region="us-east-1")
 def read(rows: Sequence[Mapping[str, object]]) -> list[Charge]:
     """The charges of a table of these rows."""
     header = list(dict.fromkeys(name for row in rows for name in row))
-    return list(charges(header, [{n: str(v) for n, v in row.items()} for row in rows], lambda at: at.date(), None))
+    return list(
+        charges(header, [{n: str(v) for n, v in row.items()} for row in rows], lambda at: at.date(), None, read_json)
+    )
 
 
 def rates_of(*rows: Mapping[str, object], **metered: Metered) -> list[Rate]:
