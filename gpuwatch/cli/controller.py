@@ -48,7 +48,7 @@ from gpuwatch.notify.notifier import Notifier
 from gpuwatch.notify.reports import Reports
 from gpuwatch.runtime.clock import Clock, SystemClock
 from gpuwatch.runtime.http.server import HttpServer
-from gpuwatch.runtime.scheduler import SteadyScheduler
+from gpuwatch.runtime.scheduler import SteadyScheduler, schedule_collections
 from gpuwatch.runtime.secrets import use
 from gpuwatch.runtime.systemd import SignalWaiter, Watchdog, notify, notify_reloading
 
@@ -170,6 +170,7 @@ def _rounds(
         scheduler = schedule_rounds(parts, settings.interval, seen)
         schedule_deliveries(scheduler, settings, parts.clock, seen)
         schedule_comparison(scheduler, settings, parts.clock, seen)
+        schedule_collections(scheduler, settings.interval)
         watchdog = Watchdog(lambda: seen.metrics.rounds, rests=settings.interval)
         log.info("The controller starts: %s", settings.summary)
         for caution in settings.cautions:

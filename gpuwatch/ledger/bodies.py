@@ -4,11 +4,12 @@ The base is a round of the same hour, so that each hour has one. While a body re
 controller writes a whole body after its start, when an hour begins, and when much has changed.
 """
 
+import sqlite3
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, replace
 from datetime import datetime
 
-from sqlalchemy import Connection, select
+from sqlalchemy import Connection, func, select
 
 from gpuwatch.guard.settings import Rulebook
 from gpuwatch.ledger import snapshots
@@ -21,6 +22,7 @@ from gpuwatch.model.decision import Decision, Observation
 from gpuwatch.model.kubernetes import KubernetesNode
 
 _HOUR = len("2026-01-01T00")
+_COPIED_BYTES = 1 << 20  # SQLite copies a value twice on its way into a row; a larger one is written into its place
 _LEAST_UNCHANGED = 0.25  # of the machines: with fewer lines, a body of its own costs little more
 
 
@@ -98,6 +100,12 @@ class Bodies:
         """Write it, in the transaction of its round."""
         codec = snapshots.PIECES if body.base is None else snapshots.CHANGES
         row = {"round_id": round_id, "at": at, "codec": codec, "body": body.content, "base": body.base}
+        raw = db.connection.driver_connection
+        if isinstance(raw, sqlite3.Connection) and len(body.content) > _COPIED_BYTES:
+            db.execute(BODIES.insert().values(row | {"body": func.zeroblob(len(body.content))}))
+            with raw.blobopen(BODIES.name, BODIES.c.body.name, round_id) as place:
+                place.write(body.content)
+            return
         db.execute(BODIES.insert(), row)
 
     def note_written(self, round_id: int, body: Body) -> None:

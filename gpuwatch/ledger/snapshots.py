@@ -38,8 +38,7 @@ _Kept = TypeVar("_Kept", Node, Step)
 _BY_ITS_NODE = (
     Evidence(name="=", says=State.UNKNOWN, observed=None, limit=None, unit="", source="its node's evidence"),
 )
-_LONG_ARRAY = b"\xdd\0\0\0\0"  # of MessagePack, whose length follows; a short one has another head
-_LONG_ARRAY_BYTES = len(_LONG_ARRAY)
+_LONG_ARRAY = b"\xdd"  # of MessagePack; its length follows in four bytes
 
 
 Said = tuple[Sequence[Proposal], Sequence[Decision], Sequence[Review], Mapping[str, str]]  # what `encode` takes
@@ -91,11 +90,11 @@ def encode(
     squeeze, content = zlib.compressobj(_LEVEL), BytesIO()  # whose value is no copy
     for piece in chain(
         _pieces(observation, rulebook, *said, reviews, rest),
-        [msgspec.msgpack.encode(dict(gaps or {}))],
+        [[msgspec.msgpack.encode(dict(gaps or {}))]],
         _line_pieces(observation, rest, proposed, decided) if rest.base else (),
     ):
-        content.write(squeeze.compress(_length_of(piece)))
-        content.write(squeeze.compress(piece))  # a piece may be large, and is not copied
+        for part in (_length_of(piece), *piece):  # a piece may be large, and is never put together
+            content.write(squeeze.compress(part))
     content.write(squeeze.flush())
     return content.getvalue()
 
@@ -169,49 +168,46 @@ def _pieces(
     decisions: Sequence[Decision],
     reviews: Sequence[Review],
     rest: Rest,
-) -> Iterator[bytes | bytearray]:
-    """MessagePack, one piece at a time."""
+) -> Iterator[Sequence[bytes]]:
+    """MessagePack, one piece at a time; what its parts are does not matter to who reads it."""
     encode_ = msgspec.msgpack.Encoder().encode
     fleet, shared = observation.fleet, rest.shared
     nodes = fleet.nodes
-    yield encode_(replace(observation, fleet=replace(fleet, nodes=(), cluster=stored_view(fleet.cluster, nodes))))
-    yield encode_(None if rulebook is None else {**msgspec.to_builtins(rulebook), PROFILES: True})
+    yield [encode_(replace(observation, fleet=replace(fleet, nodes=(), cluster=stored_view(fleet.cluster, nodes))))]
+    yield [encode_(None if rulebook is None else {**msgspec.to_builtins(rulebook), PROFILES: True})]
     whole = [node for node in nodes if node.id not in rest.lines] if rest.lines else nodes
     for first in range(0, len(whole), _NODES_PER_PIECE):
         part = whole[first : first + _NODES_PER_PIECE]
-        yield encode_([_node_to_store(replace(node, kubernetes=None) if node.id in shared else node) for node in part])
-    yield b""
+        made = [_node_to_store(replace(node, kubernetes=None) if node.id in shared else node) for node in part]
+        yield [encode_(made)]
+    yield []
     yield _array(replace(each, steps=_steps(each.steps, _without_evidence, fleet)) for each in proposals)
     yield _array(replace(each, steps=_steps(each.steps, _without_evidence, fleet)) for each in decisions)
     yield _array(replace(each, step=_without_evidence(each.step, fleet)) for each in reviews)
 
 
-def _array(values: Iterable[object]) -> bytearray:
+def _array(values: Iterable[object]) -> list[bytes]:
     """The MessagePack of a list of these: each is made and encoded before the next, so that few of them are there."""
-    encoder, made, count = msgspec.msgpack.Encoder(), bytearray(_LONG_ARRAY), 0
-    for count, each in enumerate(values, 1):  # noqa: B007  the count is of them all
-        encoder.encode_into(each, made, -1)
-    made[1:_LONG_ARRAY_BYTES] = count.to_bytes(_LONG_ARRAY_BYTES - 1, "big")
-    return made
+    parts = list(map(msgspec.msgpack.Encoder().encode, values))
+    return [_LONG_ARRAY + len(parts).to_bytes(_LENGTH_BYTES, "big"), *parts]
 
 
 def _line_pieces(
     observation: Observation, rest: Rest, proposed: list[_Order], decided: list[_Order]
-) -> Iterator[bytes]:
+) -> Iterator[Sequence[bytes]]:
     """What a body that rests on another holds besides: where everything belongs, and the lines."""
     nodes = observation.fleet.nodes
-    yield msgspec.msgpack.encode(
-        _LastPiece(
-            base=rest.base,
-            own=[place for place, node in enumerate(nodes) if node.id not in rest.shared],
-            whole=[place for place, node in enumerate(nodes) if node.id not in rest.lines],
-            proposed=proposed,
-            decided=decided,
-        )
+    last = _LastPiece(
+        base=rest.base,
+        own=[place for place, node in enumerate(nodes) if node.id not in rest.shared],
+        whole=[place for place, node in enumerate(nodes) if node.id not in rest.lines],
+        proposed=proposed,
+        decided=decided,
     )
+    yield [msgspec.msgpack.encode(last)]
     lines = list(rest.lines.values())
     for first in range(0, len(lines), _LINES_PER_PIECE):
-        yield msgspec.msgpack.encode(lines[first : first + _LINES_PER_PIECE])
+        yield [msgspec.msgpack.encode(lines[first : first + _LINES_PER_PIECE])]
 
 
 def _order(said: Sequence[Proposal] | Sequence[Decision], decisions: Sequence[Decision], rest: Rest) -> list[_Order]:
@@ -377,11 +373,11 @@ def _decode_v1(round_id: int, at: datetime, body: bytes) -> PastRound:
 
 def _frame_piece(piece: bytes) -> bytes:
     """A piece after its length."""
-    return _length_of(piece) + piece
+    return _length_of([piece]) + piece
 
 
-def _length_of(piece: bytes | bytearray) -> bytes:
-    return len(piece).to_bytes(_LENGTH_BYTES, "big")
+def _length_of(piece: Sequence[bytes]) -> bytes:
+    return sum(map(len, piece)).to_bytes(_LENGTH_BYTES, "big")
 
 
 def _unframe_pieces(raw: bytes) -> Iterator[bytes]:
