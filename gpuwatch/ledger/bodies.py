@@ -4,10 +4,10 @@ The base is a round of the same hour, so that each hour has one. While a body re
 controller writes a whole body after its start, when an hour begins, and when much has changed.
 """
 
-import sqlite3
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, replace
 from datetime import datetime
+from typing import Any
 
 from sqlalchemy import Connection, func, select
 
@@ -100,8 +100,8 @@ class Bodies:
         """Write it, in the transaction of its round."""
         codec = snapshots.PIECES if body.base is None else snapshots.CHANGES
         row = {"round_id": round_id, "at": at, "codec": codec, "body": body.content, "base": body.base}
-        raw = db.connection.driver_connection
-        if isinstance(raw, sqlite3.Connection) and len(body.content) > _COPIED_BYTES:
+        if db.dialect.name == "sqlite" and len(body.content) > _COPIED_BYTES:
+            raw: Any = db.connection.driver_connection
             db.execute(BODIES.insert().values(row | {"body": func.zeroblob(len(body.content))}))
             with raw.blobopen(BODIES.name, BODIES.c.body.name, round_id) as place:
                 place.write(body.content)
