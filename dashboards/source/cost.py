@@ -194,8 +194,8 @@ _OWNERS = Row(
     panels=[
         table(
             "Waste by owner",
-            "Money within the time range for machines that were idle, occupied, parked or stalled, one look each ten "
-            "minutes. Idle GPUs of busy machines, and what is unknown, are in the sum above alone.",
+            "Money within the time range for GPUs that were idle, parked, stalled or down, also of busy machines, as "
+            "in `gpuwatch cost`; one look each ten minutes, so it is rougher.",
             [f"sum by (owner, pool) ({_range_usd(wasted_by_node())}) > 0"],
             [
                 Column(source="owner", title="Owner"),
@@ -207,7 +207,7 @@ _OWNERS = Row(
         ),
         table(
             "Machines that waste most",
-            "The twenty dearest of those machines.",
+            "The twenty machines with the dearest of those GPUs.",
             [f"topk(20, {_range_usd(wasted_by_node())} > 0)"],
             [
                 Column(source="name", title="Name"),

@@ -102,9 +102,8 @@ def doing(name: str, by: str, label: str = "state", *matchers: str) -> str:
 
 
 def wasted_by_node() -> str:
-    """Dollars an hour of machines that run and do nothing of use, with name, pool and owner."""
-    price = f"max by (node) ({led('fleet_node_usd_per_hour')})"
-    return with_names(f"({price} and on (node) {led('fleet_node_activity_info', IN_POOL, WASTED)})")
+    """Dollars an hour of GPUs that are seen and of no use, by machine, with its name, pool and owner."""
+    return with_names(f"max by (node) ({led('fleet_node_wasted_usd_per_hour')})")
 
 
 def rate(series: str) -> str:

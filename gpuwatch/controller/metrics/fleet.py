@@ -7,9 +7,10 @@ from decimal import Decimal
 from gpuwatch.controller.metrics.state import ROUND, MetricsState, Series, Value, gauge, info
 from gpuwatch.model.activity import State
 from gpuwatch.model.fleet import Node, NodeState
-from gpuwatch.model.usage import milliseconds
+from gpuwatch.model.usage import USES, WASTED, milliseconds
 from gpuwatch.money.accounting.savings import LONGEST_MS
 from gpuwatch.money.accounting.scope import counted_nodes, uncounted_nodes
+from gpuwatch.money.accounting.useful_time import mark_of
 from gpuwatch.money.blocked.blocked import HOURS_A_DAY, Money
 
 _OFF = (NodeState.STOPPING, NodeState.STOPPED)
@@ -70,6 +71,19 @@ def _prices(state: MetricsState) -> Iterator[Value]:
         price = None if seen is None or node.state is not NodeState.RUNNING else seen.price(node)
         if price is not None:
             yield (node.id,), float(price.usd_per_hour)
+
+
+def _wasted_values(state: MetricsState) -> Iterator[Value]:
+    """What of each machine's price is for GPUs seen and of no use, by the same rule as in the ledger."""
+    seen = state.observation
+    for node in () if seen is None else counted_nodes(seen.fleet):
+        price = None if seen is None or node.state is not NodeState.RUNNING else seen.price(node)
+        if price is not None and seen is not None:
+            mark = mark_of(node, milliseconds(seen.now), 0)
+            places = mark.gpus or (mark.node,)
+            wasted = sum(USES[place] in WASTED for place in places)
+            if wasted:
+                yield (node.id,), float(price.usd_per_hour) * wasted / len(places)
 
 
 def _spending(state: MetricsState) -> Iterator[Value]:
@@ -257,6 +271,13 @@ FAMILIES = (
     ),
     gauge(
         "fleet_node_usd_per_hour", ("node",), "What a running machine costs, where its price is known.", ROUND, _prices
+    ),
+    gauge(
+        "fleet_node_wasted_usd_per_hour",
+        ("node",),
+        "What of that is for GPUs that are idle, parked, stalled or down; none where nothing is, or it is not ours.",
+        ROUND,
+        _wasted_values,
     ),
     gauge(
         "fleet_node_notice_timestamp_seconds",

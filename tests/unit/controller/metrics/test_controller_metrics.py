@@ -18,11 +18,11 @@ from gpuwatch.controller.round import step
 from gpuwatch.controller.web.serve import Discovery, Observers, make_server
 from gpuwatch.controller.web.settings import ControllerSettings
 from gpuwatch.model.activity import State
-from gpuwatch.model.fleet import NodeState
+from gpuwatch.model.fleet import NodeReport, NodeState
 from gpuwatch.model.money import Price
 from gpuwatch.runtime.clock import SystemClock
 from gpuwatch.runtime.http.request import PROBES
-from tests.support.builders.fleet import NOW, Desk, a_node
+from tests.support.builders.fleet import NOW, Desk, a_node, a_verdict
 from tests.support.components import require
 from tests.support.paths import ROOT
 
@@ -115,6 +115,23 @@ def test_what_is_known_of_prices_is_summed_by_use() -> None:
 
     assert one(result, "fleet_usd_per_hour", pool="default", activity="idle") == 2
     assert one(result, "fleet_node_usd_per_hour", node="i-1") == 2
+
+
+def test_waste_is_of_the_gpus_and_not_of_the_machine() -> None:
+    """Of a busy machine at $16 an hour seven of eight GPUs are idle; a busy one wastes nothing, nor a foreign one."""
+    desk = Desk(prices={"g6.xlarge": Price(usd_per_hour=Decimal(16), as_of=NOW.date(), source="a test")})
+    verdict = a_verdict("i-1", State.BUSY, 60.0, gpus=8)
+    idle = a_verdict("i-1", State.IDLE, 60.0, gpus=8).gpus
+    some = replace(verdict, gpus=(*verdict.gpus[:1], *idle[1:]))
+    desk.fleet.put(a_node("i-1", State.BUSY, 60.0, gpu_count=8, signal=NodeReport(verdict=some)))
+    desk.fleet.put(a_node("i-2", State.BUSY, 60.0))
+    desk.fleet.put(a_node("i-3", enrolled=False))
+    result = a_telling(desk)
+    result.round(step(desk.parts), 0.1)
+
+    assert one(result, "fleet_node_wasted_usd_per_hour", node="i-1") == 14
+    assert one(result, "fleet_node_wasted_usd_per_hour", node="i-2") is None
+    assert one(result, "fleet_node_wasted_usd_per_hour", node="i-3") is None
 
 
 def test_what_our_own_stops_save_is_told_while_nobody_has_started_the_machine_again() -> None:
