@@ -249,7 +249,7 @@ class Picture:
             keep=kept_by(node, self.now),
             vital=why_vital(node, found, self.api),
             disk_data=self.disks.data_on(node, self._asked[node.name] if node.ready else (), self.namespaces),
-            attached=self.attachments.left_on(node.name, self._used(node.name)),
+            attached=self.attachments.left_on(node.name, self._volumes_of(node.name)),
             gpus=_most(node.gpus, self.devices.gpus_on(node.name)),
             devices=self.devices.on_node(node.name),
             pods=found,
@@ -265,7 +265,7 @@ class Picture:
             whole_gpus=node.whole_gpus,
         )
 
-    def _used(self, node: str) -> set[str]:
+    def _volumes_of(self, node: str) -> set[str]:
         """The volumes of a node's pods."""
         found = (self.disks.volume(*claim) for claim in self._asked[node])
         return {each.name for each in found if each is not None}

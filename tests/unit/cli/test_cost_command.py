@@ -210,7 +210,10 @@ def test_an_unknown_price_is_told(cost: Cost, place: Place) -> None:
 
     assert "$40.00+?" in text
     assert [line.split()[-4:-2] for line in text.splitlines() if line.startswith("serving")] == [["unknown", "unknown"]]
-    assert "4.0 machine-hours have no known price (g6.xlarge in us-east-1): they are in no sum of money (+?)." in text
+    assert (
+        "4.0 machine-hours of 1 machine have no known price (g6.xlarge in us-east-1): they are in no sum of money (+?)."
+        in text
+    )
     assert "Set `prices.live: true`" in text
 
 
