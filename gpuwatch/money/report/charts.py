@@ -127,7 +127,7 @@ def points(title: str, description: str, items: Sequence[Item], x: Axis, y: Axis
     taken += [(px - 7, py - 7, px + 7, py + 7) for px, py in spots]
     for (px, py), here in spots.items():
         drawn.append(f'<circle class="k{here[0].colour} edge" cx="{px:.0f}" cy="{py:.0f}" r="6"/>')
-        words = ", ".join(item.label for item in here)
+        words = _cut(", ".join(item.label for item in here), int(WIDTH / _LETTER))
         box = _free_place(px, py, _LETTER * len(words), taken, bottom)
         taken.append(box)
         drawn.append(_label(box[0], box[3] - 3, words, "start", ""))

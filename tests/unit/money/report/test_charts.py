@@ -6,7 +6,7 @@ from itertools import combinations, pairwise
 from xml.etree import ElementTree as ET
 
 import pytest
-from hypothesis import given
+from hypothesis import example, given
 from hypothesis import strategies as st
 
 from gpuwatch.money.report import charts
@@ -58,6 +58,7 @@ def drawings(items: list[Item], layers: list[list[float]]) -> list[str]:
 
 
 @given(items=ITEMS, layers=LAYERS)
+@example(items=[Item(label="<" * 10, x=1.0)] * 5, layers=[])  # points in one place, with more names than have room
 def test_whatever_is_drawn_lies_inside_the_frame(items: list[Item], layers: list[list[float]]) -> None:
     """For any numbers, negative and none among them, each chart is XML with a title and a description."""
     for svg in drawings(items, layers):
