@@ -83,6 +83,7 @@ def controller_pages(accept: str) -> list[str]:
     desk.fleet.put(replace(a_node("i-protected", State.IDLE), protected="a test"))
     desk.fleet.put(replace(a_node("i-billed"), state=NodeState.STOPPED, still_billed="it is prepaid"))
     desk.fleet.put(replace(a_node("i-0cafe", instance_type="p4d.24xlarge"), address="127.0.0.9"))
+    desk.fleet.put(a_node("i-other", instance_type="p4d.24xlarge", enrolled=False))
     parts = replace(
         desk.parts, cluster=a_cluster(), meter=Meter(desk.ledger, Metering(zone=ZoneInfo("UTC"))), budgets=two_budgets
     )
