@@ -79,7 +79,7 @@ def choose(  # noqa: PLR0913  one for each option
     ways = _WAYS if recompute is None else (recompute,)
     found = tuple(instances.candidates(load, offers, usd or _usd_per_hour, most_machines=most_machines, recompute=ways))
     chosen = instances.WEIGHTS if weights is None else weights
-    ranked = instances.rank_candidates(load, found, chosen)
+    ranked = instances.rank_candidates(load, found, weights)
     way = ranked[0].candidate.recompute if ranked else ways[-1]
     return Choice(
         load=load,

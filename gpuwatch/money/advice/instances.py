@@ -4,7 +4,8 @@ Rules, all of them:
 
 1. A candidate is the fewest machines of one offer that hold the workload on their GPUs together, up to a given number.
    Where recomputing activations is left open, it is done as little as the fewest machines allow.
-2. Five factors from 0 to 1 are weighed, each relative to the best candidate; docs/advice.md defines them.
+2. The first is the one with the most work for a dollar. Five factors from 0 to 1, each relative to the best candidate,
+   are weighed where somebody gives weights; docs/advice.md defines them.
 3. What is not known counts as 0 in its factor and is named. An offer without a price is listed last, never left out.
 """
 
@@ -115,14 +116,15 @@ def candidates(
 
 
 def rank_candidates(
-    load: Workload, found: Sequence[Candidate], weights: Mapping[Factor, float] = WEIGHTS
+    load: Workload, found: Sequence[Candidate], weights: Mapping[Factor, float] | None = None
 ) -> tuple[Ranked, ...]:
-    """The candidates, best first.
+    """The candidates, best first: by what a dollar buys, or by their scores where weights are given.
 
     Raises:
         ValueError: a weight is negative, or all are 0.
 
     """
+    by_money, weights = weights is None, WEIGHTS if weights is None else weights
     total = sum(weights.values())
     if total <= 0 or min(weights.values()) < 0:
         raise ValueError("weights are 0 or more, and one of them is above 0")
@@ -133,12 +135,12 @@ def rank_candidates(
         factors = {factor: raw[factor][number] / best[factor] if best[factor] else 0.0 for factor in weights}
         score = sum(weights[factor] * value for factor, value in factors.items()) / total
         made.append(Ranked(candidate=each, score=score, factors=factors))
-    return tuple(sorted(made, key=_order))
+    return tuple(sorted(made, key=lambda each: _order(each, by_money=by_money)))
 
 
-def _order(each: Ranked) -> tuple[bool, float, str, str]:
-    offer = each.candidate.offer
-    return each.candidate.usd_per_hour is None, -each.score, offer.instance_type, offer.region
+def _order(each: Ranked, *, by_money: bool) -> tuple[bool, float, float, str, str]:
+    offer, worth = each.candidate.offer, each.factors["cost"] if by_money else each.score
+    return each.candidate.usd_per_hour is None, -worth, -each.score, offer.instance_type, offer.region
 
 
 def _fitting(

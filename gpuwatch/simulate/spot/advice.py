@@ -164,10 +164,11 @@ def _pool_sentences(rows: Sequence[PolicyRow], nodes: int) -> Iterator[str]:
     points = (spare.full_ratio - mixed.full_ratio) * 100
     if points > 0:
         dearer = (spare.cost_ratio - mixed.cost_ratio) / mixed.cost_ratio
-        yield (
-            f"A spare node adds {points:.1f} points to that time and {dearer:.0%} to the cost: "
-            f"{dearer / points:.1%} a point."
-        )
+        adds = f"A spare node adds {points:.1f} points to that time and"
+        if dearer > 0:
+            yield f"{adds} {dearer:.0%} to the cost: {dearer / points:.1%} a point."
+        else:
+            yield f"{adds} takes {-dearer:.0%} off the cost: it is worth having."
 
 
 def _job_sentences(rows: Sequence[JobRow]) -> Iterator[str]:

@@ -141,6 +141,19 @@ def test_a_cheaper_machine_of_the_same_kind_ranks_before_a_dearer_one() -> None:
     assert rows[0].factors["cost"] == 2 * rows[1].factors["cost"]
 
 
+def test_the_first_row_is_the_best_for_money_unless_weights_are_given() -> None:
+    """A small machine does more for each dollar; eight large ones in one are faster, and lead if speed is asked for."""
+    load = Workload(task="serve", shape=LLAMA_7B)
+    rows = list(found(load, an_offer("fast", model="H100", usd="9"), an_offer("slow", gpus=1, usd="4")).values())
+    by_money, by_score = (
+        instances.rank_candidates(load, rows),
+        instances.rank_candidates(load, rows, {"performance": 1.0}),
+    )
+
+    assert [each.candidate.offer.instance_type for each in by_money] == ["slow", "fast"]
+    assert [each.candidate.offer.instance_type for each in by_score] == ["fast", "slow"]
+
+
 def test_a_machine_without_a_price_is_listed_last_and_is_never_free() -> None:
     """Its cost factor is 0."""
     load = Workload(task="serve", shape=LLAMA_7B)
