@@ -44,7 +44,7 @@ def test_a_right_file_is_confirmed_in_one_line(file: Path) -> None:
     assert (done.returncode, done.stderr) == (0, "")
     assert done.stdout == (
         f"OK: {file}: mode enforce, fleet research, a round every 1m, pools default "
-        "(balanced: stop after 30m idle, later a learned wait), training (balanced: stop after 1h idle), "
+        "(balanced: stop after 15m idle, later a learned wait), training (balanced: stop after 1h idle), "
         "ledger /var/lib/gpuwatch/ledger.db\n"
     )
 
