@@ -235,13 +235,14 @@ def advised_plan(load: Sequence[float], terms: Terms) -> Plan:
 def steady_plan(load: Sequence[float | None], terms: Terms) -> Plan:
     """The plan with no more units than each of the last four weeks, and the whole history, would have justified.
 
-    A week of which less than half was measured justifies nothing and is left out.
+    A week of which less than half was measured is left out. What only three years justify is not reserved for one.
     """
     known = _known_values(load)
     weeks = [_known_values(load[max(0, end - _WEEK) : end]) for end in range(len(load), 0, -_WEEK)][:_WEEKS]
-    plans = [advised_plan(each, terms) for each in (known, *weeks) if each is known or 2 * len(each) > _WEEK]
-    three = min(each.three_year_units for each in plans)
-    return plan(known, terms, min(each.one_year_units + each.three_year_units for each in plans) - three, three)
+    judged = [known, *(each for each in weeks if 2 * len(each) > _WEEK)]
+    three = min(advised_plan(each, terms).three_year_units for each in judged)
+    one = min(cheapest(each, terms, terms.one_year_price) for each in judged)
+    return plan(known, terms, max(three, one) - three, three)
 
 
 def _known_values(load: Sequence[float | None]) -> list[float]:

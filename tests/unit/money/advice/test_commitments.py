@@ -83,6 +83,19 @@ def test_no_week_of_the_last_four_is_reserved_beyond_what_it_would_justify(load:
     assert made.usd_per_year <= plan(load, terms, 0, 0).usd_per_year + CENTS
 
 
+def test_what_pays_off_over_three_years_only_is_not_reserved_for_one() -> None:
+    """GPU 1 works in four of five weeks: it may be worth three years at 75 % off, and never one year at 5 % off."""
+    load = [0.0] * 168 + [1.0] * 504 + [3.0] * 168
+    terms = Terms(
+        price_per_hour=Decimal("0.01"),
+        one_year=Decimal("0.05"),
+        three_year=Decimal("0.75"),
+        three_year_load=Decimal("0.25"),
+    )
+
+    assert steady_plan(load, terms).usd_per_year <= plan(load, terms, 0, 0).usd_per_year
+
+
 def test_the_least_of_four_weeks_is_advised() -> None:
     """Weeks of 10, 10, 4 and 9 GPUs at all hours: 4, though 9 are worth it if the load stays."""
     load = [10.0] * 336 + [4.0] * 168 + [9.0] * 168
