@@ -10,6 +10,7 @@ from hypothesis import strategies as st
 
 from gpuwatch.config import ConfigError, keys, load, schema
 from gpuwatch.config.keys import NAME, Key, Kind
+from gpuwatch.config.one_or_several import path_in_settings
 from gpuwatch.config.settings import Settings
 from gpuwatch.model.duration import format_duration, parse_duration
 from gpuwatch.policies import PoolRules
@@ -105,7 +106,7 @@ def test_every_key_can_be_set_by_its_variable(key: Key, file: Path) -> None:
             place = named(key)[:-1] if whole else named(key)
             assert ".".join(place) in str(error)  # noqa: PT017  either is right
             return
-        for part in named(key):
+        for part in path_in_settings(named(key)):
             found = found[part] if isinstance(found, dict) else getattr(found, part)
         assert found in {"http://x", ("http://x",)}
         return
