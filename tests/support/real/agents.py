@@ -9,6 +9,7 @@ import threading
 import time
 import urllib.request
 from collections.abc import Callable, Mapping, Sequence
+from contextlib import suppress
 from pathlib import Path
 from typing import Any, Self, cast
 from urllib.error import HTTPError
@@ -135,8 +136,11 @@ class RunningAgent:
     def children(self) -> list[int]:
         """The pids of its child processes."""
         listed = Path(f"/proc/{self.process.pid}/task/{self.process.pid}/children")
-        tasks = listed.parent.parent.glob("*/children")
-        return [int(pid) for task in tasks for pid in task.read_text(encoding="ascii").split()]
+        found = list[int]()
+        for task in listed.parent.parent.glob("*/children"):
+            with suppress(FileNotFoundError, ProcessLookupError):  # a thread that has ended since
+                found += map(int, task.read_text(encoding="ascii").split())
+        return found
 
     def _url(self) -> str:
         """Where it says that it serves."""
