@@ -21,6 +21,7 @@ from gpuwatch.cli.base import (
     settings_of,
 )
 from gpuwatch.model.currency import display_currency
+from gpuwatch.model.readable import how_many
 from gpuwatch.runtime.json_document import json_text
 from gpuwatch.runtime.printable import legible
 
@@ -210,7 +211,7 @@ def _write_rates(file: Path, document: "RatesDocument", settings: "Settings", *,
         raise BillError(f"{error.filename or file} cannot be written: {error.strerror or error}") from error
     used = settings.prices.file is not None and Path(settings.prices.file).resolve() == file.resolve()
     told = [] if used else [f"Set prices.file: {file}"]
-    for line in (*notes, f"Wrote {len(document.rates) - len(notes)} rates into {file}.", *told):
+    for line in (*notes, f"Wrote {how_many(len(document.rates) - len(notes), 'rate')} into {file}.", *told):
         print_text(line, err=quiet)
 
 

@@ -194,6 +194,6 @@ def test_the_command_shows_the_rates_and_writes_them(tmp_path: Path) -> None:
     row = done.output.splitlines()[1].split()
     assert row[:8] == ["aws", "us-east-1", "p4d.24xlarge", "on_demand", "22.9713", "USD", "32.7726", "29.9%"]
     assert "a stop of these hours saves nothing" in done.output
-    assert f"Wrote 1 rates into {prices}." in done.output
+    assert f"Wrote 1 rate into {prices}." in done.output
     assert f"Set prices.file: {prices}" in done.output
     assert "28.7 % committed" in prices.read_text(encoding="utf-8")
