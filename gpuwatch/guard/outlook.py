@@ -23,11 +23,14 @@ _WAITING = frozenset({"waiting", "not_running"})
 _REMOVES = frozenset(verb.value for verb in REMOVALS)
 # What is no objection later: a verdict comes, a machine grows warm, people are told and limits let it go in their turn.
 _PASSES = frozenset({"stale", "unknown", "warm_up"})
-_LASTS = tuple(
+LASTS = tuple(
     name
     for name, rule in RULES.items()
     if rule.obstacle is not None and rule.holds is not Holds.WHEN_DUE and name not in _PASSES
 )
+# Of these the objections end at a time that they know. Nothing else is asked about later: an observation of another
+# time counts pools anew, for each machine.
+MAY_END = frozenset({"cooling_down", "left_alone", "paused", "snoozed"})
 # What holds the whole fleet or a pool is told once, above the machines, and not with each of them.
 _TOLD_ONCE = frozenset({"observe_only", "paused"})
 
@@ -146,11 +149,11 @@ def lasting_refusals(case: Case, at: datetime) -> Iterator[Answer]:
 
     """
     then = replace(case, observation=replace(case.observation, now=at))
-    for name in _LASTS:
+    for name in LASTS:
         found = RULES[name].answer(case)
         if found is None or not found[0] or (name == "group" and not group_keeps_member(case)):
             continue
-        later = RULES[name].answer(then)
+        later = RULES[name].answer(then) if name in MAY_END else found
         if later is not None and later[0]:
             yield Answer(rule=name, refused=True, sentence=found[1], remedy=found[2])
 

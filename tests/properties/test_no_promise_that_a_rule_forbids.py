@@ -7,9 +7,10 @@ from typing import Any
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
+from gpuwatch import guard
 from gpuwatch.controller.context import Round
 from gpuwatch.controller.node_row import NodeRow, node_rows
-from gpuwatch.guard import Limits
+from gpuwatch.guard import Limits, outlook
 from gpuwatch.guard.obstacles import Obstacle
 from gpuwatch.model.activity import LocalDisks, State
 from gpuwatch.model.decision import Verb
@@ -138,3 +139,21 @@ def test_the_report_tells_the_sentence_of_status(desks: dict[float, Desk]) -> No
         done = desk.plan()
         seen = inventory(done.observation, done.decisions, done.reviews, desk.rulebook)
         assert [each.why for each in seen.machines.idle] == [row_of(done, desk).why]
+
+
+@settings(max_examples=30)
+@given(desks())
+def test_what_refuses_now_and_has_no_end_of_its_own_refuses_later(desks: dict[float, Desk]) -> None:
+    """Only rules that know when their objection ends are asked about later."""
+    desk = desks[WAITING]
+    done = desk.plan()
+    ((node, step),) = [(desk.fleet.nodes_[each.node_id], each) for each in done.decisions[0].steps]
+    case = guard.case_of(
+        replace(step, verb=Verb.STOP), done.observation, node.pool, desk.rulebook, frozen=guard.Bursts(by_group={})
+    )
+    later = replace(case, observation=replace(done.observation, now=NOW + timedelta(hours=1)))
+    for name in outlook.LASTS:
+        now, then = (guard.RULES[name].answer(each) for each in (case, later))
+        if now is not None and now[0] and name not in outlook.MAY_END:
+            assert then is not None
+            assert then[0], name
