@@ -30,7 +30,7 @@ class _Count(Struct):
 
 
 class _Driver(Struct):
-    """One that runs on a node; without a count it takes as many volumes as anybody likes."""
+    """One that runs on a node; without a count it has no limit."""
 
     name: str = ""
     allocatable: _Count | None = None
@@ -66,7 +66,7 @@ class _AttachmentObject(Struct):
 
 @dataclass(frozen=True, slots=True)
 class CsiNodeFacts:
-    """Of one node; `limits` are by driver."""
+    """How many volumes one node takes, by driver."""
 
     name: str
     uid: str
@@ -76,7 +76,7 @@ class CsiNodeFacts:
 
 @dataclass(frozen=True, slots=True)
 class AttachmentFacts:
-    """Of one volume at one node."""
+    """One volume that is attached to one node."""
 
     name: str
     uid: str
@@ -88,7 +88,7 @@ class AttachmentFacts:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Attachments:
-    """Both at one moment. `doubt`: why that is not all of it, as a clause."""
+    """Limits and attachments at one moment; `doubt` is why they are not complete, as a clause."""
 
     limits: Mapping[str, Mapping[str, int]] = field(default_factory=dict)  # by node
     on_node: Mapping[str, Sequence[AttachmentFacts]] = field(default_factory=dict)
@@ -111,7 +111,7 @@ def volumes_of(driver: str) -> str:
 
 
 class AttachmentWatch:
-    """Both kinds. Threads follow them from `start` until `close`."""
+    """Follows both kinds of objects, in threads from `start` until `close`."""
 
     def __init__(self, api: Api, clock: Clock, silence_seconds: float) -> None:
         """Nothing is asked yet."""
@@ -146,7 +146,7 @@ def read_csi_node(item: bytes) -> CsiNodeFacts | None:
 
 
 def read_attachment(item: bytes) -> AttachmentFacts | None:
-    """Return where a volume is; of one that cannot be read nobody knows it."""
+    """Return where a volume is; one that cannot be read has no known place."""
     return read_or_protect(item, _attachment, _lost_attachment)
 
 

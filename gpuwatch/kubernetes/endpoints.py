@@ -39,7 +39,7 @@ class _SliceObject(Struct):
 
 @dataclass(frozen=True, slots=True)
 class SliceFacts:
-    """Of one slice; `doubt` is why its addresses are not known."""
+    """The addresses in one slice; `doubt` is why they are not known."""
 
     name: str
     uid: str
@@ -64,7 +64,7 @@ class ApiAddresses:
 
 
 class ApiAddressWatch:
-    """The slices. A thread follows them from `start` until `close`."""
+    """Follows the slices, in a thread from `start` until `close`."""
 
     def __init__(self, api: Api, clock: Clock, silence_seconds: float) -> None:
         """Nothing is asked yet."""
@@ -90,7 +90,7 @@ class ApiAddressWatch:
 
 
 def slice_facts(item: bytes) -> SliceFacts:
-    """Of a slice's JSON."""
+    """Read the addresses of a slice's JSON."""
     read = _SLICE.decode(item)
     addresses = (address for each in read.endpoints or () for address in each.addresses or ())
     meta = read.metadata

@@ -156,7 +156,7 @@ def _step_for(node: Node, observation: Observation, rules: IdleRules, office: Of
 
 
 def _step(node: Node, notice: Notice | None, observation: Observation, rules: IdleRules, office: Office) -> Step:
-    """Return it by the table of the rules above, top to bottom."""
+    """Decide a node's step by the table of the rules above, top to bottom."""
     activity = node.activity
     undo = _HOLD if notice is None else _WITHDRAW
     if node.state is _STOPPED:

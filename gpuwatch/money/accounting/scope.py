@@ -24,7 +24,7 @@ _chosen: list[CostScope] = ["fleet"]
 
 
 def count_in(scope: CostScope) -> None:
-    """From now on this process counts these machines."""
+    """Choose the machines that this process counts from now on."""
     _chosen[:] = [scope]
 
 

@@ -147,7 +147,7 @@ def effective_rates(
 
 
 def _kind(charge: Charge, known: Metered | None) -> Kind | None:
-    """Of what a line is (rule 3); None: nobody says."""
+    """The kind of machine that a line is of (rule 3); None: neither the bill nor the ledger says."""
     instance_type = charge.instance_type or (known.instance_type if known else None)
     region = charge.region or (known.region if known else None)
     if not instance_type or not region:
