@@ -120,6 +120,9 @@ waits {cautious.wait:long} for idle ones
 without a timeout waits {balanced.owned:long} instead of 4
 
 gives {balanced.owner_grace_period:long} of notice (`owner_grace_period`)
+
+can be after {balanced.wait:long}, {balanced.grace_period:long} of notice included; it was 30 minutes and
+the notice. `fresh_timeout`
 """,
     "docs/examples/gpuwatch.yaml": """
 after {balanced.owned:long} in which nothing computed, their owner has {balanced.owner_grace_period:long} to
