@@ -25,7 +25,7 @@ from gpuwatch.cli.base import (
 from gpuwatch.runtime.json_document import json_text
 
 if TYPE_CHECKING:
-    from gpuwatch.model.money import Offer
+    from gpuwatch.model.offers import Offer
     from gpuwatch.money.advice.model_memory import Workload
     from gpuwatch.money.advice.training import Run
 

@@ -133,7 +133,7 @@ def _with_prices(
     clock: "Clock",
 ) -> "Looked":
     """A cloud's machines with their prices."""
-    from gpuwatch.model.money import price_key
+    from gpuwatch.model.offers import price_key
     from gpuwatch.money.prices.open import open_book
     from gpuwatch.money.scan import Looked
 

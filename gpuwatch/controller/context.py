@@ -32,7 +32,8 @@ from gpuwatch.model.decision import (
 )
 from gpuwatch.model.fleet import Node
 from gpuwatch.model.measurement import BatchPast
-from gpuwatch.model.money import Price, PriceKey
+from gpuwatch.model.money import Price
+from gpuwatch.model.offers import PriceKey
 from gpuwatch.model.sensors import SensorRecord
 from gpuwatch.model.undone import Removal
 from gpuwatch.model.verbs import Verb

@@ -23,7 +23,8 @@ from gpuwatch.model.decision import (
 )
 from gpuwatch.model.duration import backoff_seconds, format_duration
 from gpuwatch.model.fleet import CapacityType
-from gpuwatch.model.money import PriceKey, format_usd
+from gpuwatch.model.money import format_usd
+from gpuwatch.model.offers import PriceKey
 from gpuwatch.model.readable import how_many
 from gpuwatch.model.verbs import PREPARATIONS, WORK_ENDINGS
 from gpuwatch.policies import capacity

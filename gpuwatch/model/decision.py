@@ -16,7 +16,8 @@ from gpuwatch.model.duration import format_time
 from gpuwatch.model.fleet import Fleet, Node
 from gpuwatch.model.life import Counts, Life
 from gpuwatch.model.measurement import Answers, BatchPast, MetricValue, OffersPast, Pauses, Restarts
-from gpuwatch.model.money import Price, key_of_node, price_name
+from gpuwatch.model.money import Price
+from gpuwatch.model.offers import key_of_node, price_name
 from gpuwatch.model.orders import Approval, BacktestRecord, Pause, Snooze
 from gpuwatch.model.promise import Interruption as Inaction
 from gpuwatch.model.promise import Notice

@@ -25,7 +25,8 @@ from gpuwatch.ledger import Ledger
 from gpuwatch.model.decision import Status, Verb
 from gpuwatch.model.fleet import CapacityType, Fleet, Node, NodeState
 from gpuwatch.model.measurement import MetricQuery, MetricValue
-from gpuwatch.model.money import Price, PriceKey
+from gpuwatch.model.money import Price
+from gpuwatch.model.offers import PriceKey
 from gpuwatch.policies.schedule import Window
 from gpuwatch.policies.spot.mix import MixRules
 from gpuwatch.policies.spot.settings import OfferRules

@@ -15,7 +15,7 @@ from gpuwatch.clouds.unseen import HEADING, unseen_of
 from gpuwatch.config.settings import Settings
 from gpuwatch.model.duration import format_duration
 from gpuwatch.model.fleet import Node
-from gpuwatch.model.money import price_key
+from gpuwatch.model.offers import price_key
 from gpuwatch.model.readable import how_many
 from gpuwatch.model.usage import FLEET_TAG
 from gpuwatch.money.prices.open import open_book

@@ -7,7 +7,8 @@ from decimal import Decimal
 
 from gpuwatch.model.currency import display_currency
 from gpuwatch.model.duration import format_duration
-from gpuwatch.model.money import Offer, cents_of, day_with_age, format_usd, money_head
+from gpuwatch.model.money import cents_of, day_with_age, format_usd, money_head
+from gpuwatch.model.offers import Offer
 from gpuwatch.model.readable import count_text
 from gpuwatch.model.slips import meant_name
 from gpuwatch.money.advice import instances, model_memory

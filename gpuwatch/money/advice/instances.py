@@ -14,7 +14,7 @@ from dataclasses import dataclass
 from decimal import Decimal
 from typing import Literal
 
-from gpuwatch.model.money import Offer
+from gpuwatch.model.offers import Offer
 from gpuwatch.money.advice import model_memory
 from gpuwatch.money.advice.gpu_models import CARDS, Card
 from gpuwatch.money.advice.model_memory import Part, Recompute, Workload

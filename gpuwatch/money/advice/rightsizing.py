@@ -25,7 +25,8 @@ from typing import Literal
 from gpuwatch.model.activity import State
 from gpuwatch.model.duration import format_duration
 from gpuwatch.model.fleet import Fleet, GpuVerdict, Node, NodeState
-from gpuwatch.model.money import HOURS_A_MONTH, Offer
+from gpuwatch.model.money import HOURS_A_MONTH
+from gpuwatch.model.offers import Offer
 from gpuwatch.model.readable import how_many
 from gpuwatch.money.advice.gpu_models import CARDS, Card
 

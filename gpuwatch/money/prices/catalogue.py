@@ -17,7 +17,8 @@ from functools import cache, lru_cache
 from importlib import resources
 
 from gpuwatch.model.fleet import CapacityType
-from gpuwatch.model.money import Offer, Price
+from gpuwatch.model.money import Price
+from gpuwatch.model.offers import Offer
 
 _MIB, _GIB = 1024**2, 1024**3
 _ATTACHED = re.compile(r"(?P<host>[^+]+)\+(?P<count>[1-9]\d*)x(?P<gpu>[^+]+)")

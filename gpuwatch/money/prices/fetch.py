@@ -17,7 +17,7 @@ from typing import Protocol, Self
 import msgspec
 
 from gpuwatch.model.fleet import CapacityType
-from gpuwatch.model.money import PriceKey
+from gpuwatch.model.offers import PriceKey
 from gpuwatch.money.prices import catalogue
 from gpuwatch.money.prices.catalogue import ListPrice
 from gpuwatch.runtime.clock import Clock

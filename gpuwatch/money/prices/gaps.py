@@ -9,7 +9,8 @@ from datetime import datetime
 
 from gpuwatch.clouds.settings import CloudSettings
 from gpuwatch.model.fleet import Node
-from gpuwatch.model.money import Price, PriceKey, place_of, price_key
+from gpuwatch.model.money import Price, place_of
+from gpuwatch.model.offers import PriceKey, price_key
 from gpuwatch.money.prices import catalogue
 from gpuwatch.money.prices.price_book import NoPrice
 from gpuwatch.money.prices.settings import PriceSettings

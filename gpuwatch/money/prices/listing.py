@@ -8,7 +8,8 @@ from decimal import Decimal
 
 from gpuwatch.model.currency import display_currency
 from gpuwatch.model.fleet import CapacityType
-from gpuwatch.model.money import Offer, Price, PriceKey, column_usd, day_with_age
+from gpuwatch.model.money import Price, column_usd, day_with_age
+from gpuwatch.model.offers import Offer, PriceKey
 from gpuwatch.model.slips import meant_name
 from gpuwatch.money.prices import catalogue
 from gpuwatch.money.prices.fetch import Found

@@ -9,7 +9,7 @@ from fnmatch import fnmatchcase
 from functools import cached_property
 
 from gpuwatch.model.fleet import CapacityType
-from gpuwatch.model.money import PriceKey
+from gpuwatch.model.offers import PriceKey
 from gpuwatch.money.prices.catalogue import NO_CASE
 
 _PATTERN = re.compile(r"[*?\[]")

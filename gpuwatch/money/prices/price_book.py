@@ -13,7 +13,8 @@ from decimal import Decimal
 from operator import attrgetter
 
 from gpuwatch.model.fleet import CapacityType, Fleet
-from gpuwatch.model.money import Price, PriceKey, in_place_of_region, key_of_node, price_key
+from gpuwatch.model.money import Price, in_place_of_region
+from gpuwatch.model.offers import PriceKey, key_of_node, price_key
 from gpuwatch.money.prices import catalogue, regions
 from gpuwatch.money.prices.catalogue import ListPrice
 from gpuwatch.money.prices.fetch import Live

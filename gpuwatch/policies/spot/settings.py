@@ -10,7 +10,7 @@ from annotated_types import Ge, MinLen
 from gpuwatch.model.decision import Observation
 from gpuwatch.model.fleet import CapacityType, Node, NodeState
 from gpuwatch.model.measurement import BatchPast
-from gpuwatch.model.money import PriceKey
+from gpuwatch.model.offers import PriceKey
 from gpuwatch.model.setting import STRICT, Contradiction, Setting
 from gpuwatch.policies.machines import pool_machines
 from gpuwatch.policies.sizes import Sizes

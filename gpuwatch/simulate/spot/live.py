@@ -32,7 +32,8 @@ from gpuwatch.model.fleet import (
     NodeVerdict,
 )
 from gpuwatch.model.measurement import MetricQuery, MetricValue
-from gpuwatch.model.money import Price, PriceKey
+from gpuwatch.model.money import Price
+from gpuwatch.model.offers import PriceKey
 from gpuwatch.model.stops import StopAnswer
 from gpuwatch.policies import PoolRules
 from gpuwatch.policies.idle_settings import IdleRules, resolve_rules

@@ -9,7 +9,8 @@ from gpuwatch.model.activity import Activity, GpuUse, State
 from gpuwatch.model.budget import BudgetState, Scope, ShorterWaits
 from gpuwatch.model.decision import Observation
 from gpuwatch.model.fleet import CapacityType, GpuVerdict, Node, NodeReport
-from gpuwatch.model.money import Offer, Price
+from gpuwatch.model.money import Price
+from gpuwatch.model.offers import Offer
 from gpuwatch.model.usage import AMOUNTS, HOUR_MS, USES, Terms, Use
 from gpuwatch.money.accounting.totals import Row
 from gpuwatch.money.report.progress import ComparedEnds, Ends, compare_ends

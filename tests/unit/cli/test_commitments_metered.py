@@ -15,7 +15,7 @@ from gpuwatch.cli.main import commands
 from gpuwatch.ledger import LedgerSettings
 from gpuwatch.model.activity import State
 from gpuwatch.model.fleet import CapacityType, Node, NodeReport
-from gpuwatch.model.money import price_key
+from gpuwatch.model.offers import price_key
 from gpuwatch.money.accounting.metering import Metering
 from gpuwatch.money.accounting.store import SpendBook
 from gpuwatch.money.advice.load_curve import LoadError, load_of

@@ -1,6 +1,9 @@
 """`--config` and `--json` before or after the command, and exit status 2 for what cannot work as given."""
 
 import json
+import subprocess
+import sys
+from ast import literal_eval
 from collections.abc import Iterator
 from pathlib import Path
 
@@ -9,6 +12,7 @@ import pytest
 from click.testing import CliRunner, Result
 
 from gpuwatch.cli.main import commands
+from tests.support.paths import ROOT
 
 _OWN_PARSERS = {("agent",), ("probe",)}
 
@@ -99,3 +103,13 @@ def test_a_file_with_a_name_in_another_encoding_can_be_given(tmp_path: Path) -> 
     path.write_text("mode: observe\n")
 
     assert run("config", "check", "--config", path).exit_code == 0
+
+
+def test_help_loads_no_fleet() -> None:
+    """Help and shell completion start without the nouns of fleets and clusters, which are the half of their time."""
+    program = (
+        "import sys, gpuwatch.cli.main; print([each for each in sys.modules if each.startswith('gpuwatch.model.')])"
+    )
+    done = subprocess.run([sys.executable, "-c", program], cwd=ROOT, capture_output=True, text=True, check=True)
+
+    assert not {"gpuwatch.model.fleet", "gpuwatch.model.kubernetes"} & set(literal_eval(done.stdout))

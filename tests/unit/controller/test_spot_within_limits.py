@@ -12,7 +12,8 @@ from gpuwatch.guard import Limits
 from gpuwatch.model.activity import State
 from gpuwatch.model.decision import INTERRUPTIBLE_TAG, Verb
 from gpuwatch.model.fleet import CapacityType
-from gpuwatch.model.money import Price, PriceKey
+from gpuwatch.model.money import Price
+from gpuwatch.model.offers import PriceKey
 from gpuwatch.policies.schedule import Window
 from gpuwatch.policies.spot.mix import MixRules
 from tests.support.builders.fleet import NOW

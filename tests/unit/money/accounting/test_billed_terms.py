@@ -8,7 +8,8 @@ from zoneinfo import ZoneInfo
 from hypothesis import given
 from hypothesis import strategies as st
 
-from gpuwatch.model.money import Price, key_of_node
+from gpuwatch.model.money import Price
+from gpuwatch.model.offers import key_of_node
 from gpuwatch.model.usage import Terms
 from gpuwatch.money.accounting.metering import Metering, meter
 from gpuwatch.money.accounting.slices import Calendar

@@ -7,7 +7,7 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from gpuwatch.model.money import Offer
+from gpuwatch.model.offers import Offer
 from gpuwatch.money.advice import instances, model_memory
 from gpuwatch.money.advice.gpu_models import CARDS
 from gpuwatch.money.advice.model_memory import Part, Task, Workload, shape_of

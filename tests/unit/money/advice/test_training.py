@@ -9,7 +9,7 @@ from click.testing import CliRunner
 
 from gpuwatch.cli.main import commands
 from gpuwatch.model.fleet import CapacityType
-from gpuwatch.model.money import Offer
+from gpuwatch.model.offers import Offer
 from gpuwatch.money.advice.instances import Candidate
 from gpuwatch.money.advice.model_memory import Workload, shape_of
 from gpuwatch.money.advice.training import Run, estimate

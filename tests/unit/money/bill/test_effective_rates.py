@@ -16,7 +16,8 @@ from gpuwatch.cli.main import commands
 from gpuwatch.ledger import Ledger
 from gpuwatch.ledger.settings import LedgerSettings
 from gpuwatch.model.fleet import CapacityType
-from gpuwatch.model.money import PriceKey, avoidable_usd, committed_note, committed_ratio, effective_source
+from gpuwatch.model.money import avoidable_usd, committed_note, committed_ratio, effective_source
+from gpuwatch.model.offers import PriceKey
 from gpuwatch.money.accounting.metering import Metering
 from gpuwatch.money.accounting.store import SpendBook
 from gpuwatch.money.bill.charge import Charge

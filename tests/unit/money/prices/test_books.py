@@ -6,7 +6,7 @@ import pytest
 
 from gpuwatch.clouds.settings import CloudSettings
 from gpuwatch.model.fleet import Fleet
-from gpuwatch.model.money import PriceKey, price_key
+from gpuwatch.model.offers import PriceKey, price_key
 from gpuwatch.money.prices.open import open_book
 from gpuwatch.money.prices.price_book import Book, Books, NoPrice, of_fleet
 from gpuwatch.money.prices.settings import PriceSettings

@@ -8,7 +8,8 @@ from fractions import Fraction
 import pytest
 
 from gpuwatch.model.fleet import CapacityType
-from gpuwatch.model.money import Offer, Price, PriceKey, place_of
+from gpuwatch.model.money import Price, place_of
+from gpuwatch.model.offers import Offer, PriceKey
 from gpuwatch.money.prices import catalogue, regions
 from gpuwatch.money.prices.price_book import Book, NoPrice
 from tests.support.paths import ROOT

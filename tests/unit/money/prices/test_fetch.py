@@ -9,7 +9,8 @@ from pathlib import Path
 import pytest
 
 from gpuwatch.model.fleet import CapacityType
-from gpuwatch.model.money import Price, PriceKey
+from gpuwatch.model.money import Price
+from gpuwatch.model.offers import PriceKey
 from gpuwatch.money.prices.catalogue import ListPrice
 from gpuwatch.money.prices.fetch import Found, Live, Wanted
 from gpuwatch.money.prices.price_book import Book

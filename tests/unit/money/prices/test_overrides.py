@@ -9,7 +9,7 @@ from typing import Any
 import pytest
 
 from gpuwatch.model.fleet import CapacityType
-from gpuwatch.model.money import PriceKey
+from gpuwatch.model.offers import PriceKey
 from gpuwatch.money.prices.overrides import OwnPrices
 from gpuwatch.money.prices.overrides_file import PricesError, read_prices
 

@@ -13,7 +13,8 @@ from hypothesis import strategies as st
 
 from gpuwatch.model.decision import Observation
 from gpuwatch.model.fleet import CapacityType, Fleet, Node, NodeGroup
-from gpuwatch.model.money import Price, PriceKey, elsewhere_note, place_of
+from gpuwatch.model.money import Price, elsewhere_note, place_of
+from gpuwatch.model.offers import PriceKey
 from gpuwatch.money.prices.open import open_own
 from gpuwatch.money.prices.overrides_file import PricesError
 from gpuwatch.money.prices.price_book import Book, Launch, NoPrice, of_fleet
