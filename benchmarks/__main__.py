@@ -9,6 +9,7 @@ import subprocess
 import sys
 from collections.abc import Callable, Iterator
 from pathlib import Path
+from statistics import median
 
 from benchmarks import (
     agent,
@@ -84,7 +85,10 @@ def main() -> int:
     for name, measure in sections.items():
         if name in chosen:
             print(f"measuring: {name} ...", file=sys.stderr)
-            rows.append((name, list(measure())))
+            rows.append((name, []))
+            for figure in measure():
+                rows[-1][1].append(figure)
+                print(f"  {figure.name}: {median(figure.runs):,.4g} {figure.unit}".rstrip(), file=sys.stderr)
     if arguments.json:
         print(json.dumps({name: [figure.as_object() for figure in figures] for name, figures in rows}))
     elif rows:

@@ -1,7 +1,8 @@
 """Weeks of a constant load with images and markets that fail: how many machines and calls the controller makes a day.
 
-Each is played through the real round with the default limits, a round a minute, over a cloud in memory; four nodes are
-wanted in each pool. The last rows are of machines that somebody starts again at random times, and never uses.
+Each is played through the real round with the default limits, a round each two minutes, over clouds in memory; four
+nodes are wanted in each pool. Of the two clouds one gives no answer in every other hour. The last rows are of machines
+that somebody starts again at random times, and never uses.
 """
 
 from collections.abc import Iterator
@@ -11,7 +12,7 @@ from gpuwatch.model.activity import State
 from gpuwatch.model.fleet import NodeState
 from tests.support.builders.weeks import Cause, a_market, an_image, play, stops_a_day
 
-_DAYS = 14
+_DAYS, _MINUTES = 14, 2
 _CAUSES: dict[str, Cause] = {
     "spot comes and goes each 4 h": a_market(hours=4.0),
     "spot is taken after 6 min": a_market(taken_after=6.0),
@@ -19,6 +20,7 @@ _CAUSES: dict[str, Cause] = {
     "an image stops itself after 90 idle min": an_image(90.0),
     "an image ends itself after 30 busy min": an_image(30.0, NodeState.TERMINATED, state=State.BUSY),
     "the same in three pools": an_image(30.0, NodeState.TERMINATED, state=State.BUSY, pools=3),
+    "the same in four pools of two clouds": an_image(30.0, NodeState.TERMINATED, state=State.BUSY, pools=4, clouds=2),
     "agents never answer": an_image(None, mute=True),
 }
 
@@ -31,7 +33,7 @@ _MOST_STOPS = 2.0  # of one machine in a day, however often somebody starts it a
 def measure() -> Iterator[Figure]:
     """The figures of every cause: the first day, the worst day after it, and what is left at the end."""
     for name, cause in _CAUSES.items():
-        week = play(cause, _DAYS)
+        week = play(cause, _DAYS, minutes=_MINUTES)
         rows = (
             ("launched on the first day", week.launched[0], None),
             ("launched on the worst later day", max(week.launched[1:]), _MOST_MACHINES),

@@ -6,7 +6,7 @@ nothing. What was seen of a machine that is there a new process does not know: t
 
 from collections.abc import Collection, Iterable, Mapping
 from dataclasses import replace
-from datetime import timedelta
+from datetime import datetime, timedelta
 from itertools import chain
 
 from gpuwatch.controller.context import ControllerContext
@@ -15,6 +15,7 @@ from gpuwatch.model.activity import State
 from gpuwatch.model.bounds import bounded_text
 from gpuwatch.model.decision import Done, Intent, Observation, Reason, Status, Verb
 from gpuwatch.model.duration import format_duration
+from gpuwatch.model.fleet import NodeState
 from gpuwatch.model.life import MEMBER_OF, End, Life
 from gpuwatch.policies.lasting import LAUNCHES, STARTS, resting_sources
 from gpuwatch.policies.lives import ENDED_AT, HOW, THERE, WHY, WORKED, Use, lives
@@ -26,18 +27,27 @@ SOURCE = "source"  # what rests, in a record of that
 _NO_WORK = frozenset({State.IDLE, State.UNKNOWN})
 
 
-def launched_lives(parts: ControllerContext, seen: Observation, ended: Iterable[Done]) -> tuple[Life, ...]:
-    """The lives of what was launched or started in the last three days, with what this process has seen of them."""
+def launched_lives(
+    parts: ControllerContext, seen: Observation, ended: Iterable[Done], looked_at: datetime | None
+) -> tuple[Life, ...]:
+    """The lives of what was launched or started in the last three days, with what this process has seen of them.
+
+    `looked_at` is when it looked last; None: it has just begun.
+    """
     known, uses = list(ended), parts.memory.uses
     found = lives(known, seen.ledger.open_intents, seen.fleet, seen.now, uses)
-    fresh = {life.key: _seen_now(life, seen, uses.get(life.key)) for life in found if life.node_id is not None}
+    fresh = {
+        life.key: _seen_now(life, seen, uses.get(life.key), looked_at) for life in found if life.node_id is not None
+    }
+    if fresh == uses:
+        return found
     uses.clear()
     uses |= fresh
     return lives(known, seen.ledger.open_intents, seen.fleet, seen.now, uses)
 
 
 def members_of_groups(
-    parts: ControllerContext, seen: Observation, ended: Iterable[Done]
+    parts: ControllerContext, seen: Observation, ended: Iterable[Done], looked_at: datetime | None
 ) -> Mapping[str, tuple[Life, ...]]:
     """The lives of what groups have made since gpuwatch raised their sizes, with what this process has seen of them."""
     done, memory = list(ended), parts.memory
@@ -46,24 +56,28 @@ def members_of_groups(
         return {}
     now, fleet = seen.now, seen.fleet
     known = note_members(memory.members, raised, fleet, now)
-    known = {key: replace(each, use=_seen_now(each.life, seen, each.use)) for key, each in known.items()}
+    known = {key: replace(each, use=_seen_now(each.life, seen, each.use, looked_at)) for key, each in known.items()}
     found = lives_of_members(known, done, seen.ledger.open_intents, fleet, now)
     over = {each.key for lives in found.values() for each in lives if each.recorded}
     memory.members = {key: each for key, each in known.items() if key not in over}
     return found
 
 
-def _seen_now(life: Life, seen: Observation, known: Use | None) -> Use:
+def _seen_now(life: Life, seen: Observation, known: Use | None, looked_at: datetime | None) -> Use:
     """What is known of a machine with this round; what it does after that life is no news of it."""
+    blind = None if looked_at is None or known is None or seen.now - looked_at <= _WATCHED else looked_at
     node = seen.fleet.find(life.node_id or "")
     watched = seen.now - life.at <= _WATCHED
     before = known or Use(worked=False if watched else None)
     if life.recorded or life.end is End.REMOVED:
         return before
     if node is None or node.state not in THERE:
-        return replace(before, gone_at=before.gone_at or seen.now)
+        hidden = before.hidden_since or (blind if before.gone_at is None else None)
+        return replace(before, gone_at=before.gone_at or seen.now, hidden_since=hidden)
     works = node.activity.state not in _NO_WORK
-    return Use(answered=before.answered or node.verdict is not None, worked=True if works else before.worked)
+    hidden = (before.hidden_since or blind or seen.now) if node.state is NodeState.UNKNOWN else None
+    answered = before.answered or node.verdict is not None
+    return Use(answered=answered, worked=True if works else before.worked, hidden_since=hidden)
 
 
 def record_ends(parts: ControllerContext, observation: Observation, round_id: int) -> tuple[Intent, ...]:

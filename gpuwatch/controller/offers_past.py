@@ -31,11 +31,13 @@ def with_past(parts: ControllerContext, seen: Observation, pools: Mapping[str, P
     """
     if not any(rules.adds for rules in pools.values()):
         return seen
+    looked_at = parts.memory.ended.at
     ended = _ended_actions(parts, seen.ledger, seen.now)
     told = [*ended, *interruptions.unrecorded_notices(parts.rules, seen.fleet, seen.ledger, seen.now)]
     ours = nodes_we_may_remove(seen.ledger.open_intents)
     offers = {pool: offers_past(told, seen.fleet, pool, seen.now, ours=ours) for pool in pools if pools[pool].offers}
-    lives, members = launched_lives(parts, seen, ended), members_of_groups(parts, seen, ended)
+    lives = launched_lives(parts, seen, ended, looked_at)
+    members = members_of_groups(parts, seen, ended, looked_at)
     seen = replace(seen, offers=offers, lives=lives, members=members)
     if not seen.lives:
         return seen

@@ -8,7 +8,8 @@ Rules, all of them:
    and we did not do that. What a silent cloud does not show has not ended. One that runs again has not, either. After
    a start a list that shows it stopped may be late: for three minutes the machine's launch time must be another one.
    While a removal of ours may be under way nothing is known: its own outcome says how the machine ended. What goes
-   within ten minutes after such a removal was given up counts as removed, so it counts neither way.
+   within ten minutes after such a removal was given up counts as removed, so it counts neither way. What went while its
+   cloud did not answer, or while no round looked, ended when that began: nobody saw it last any longer.
 3. A machine that was launched on top of what is wanted (code `back_to_spot`) is a surplus until another machine of the
    pool is removed, which then goes in its place, or until it ends itself.
 """
@@ -49,12 +50,14 @@ _FRESH = timedelta(hours=1)  # after a launch; a machine that falls back to stop
 class Use:
     """What was seen of a machine since it became a node: whether its agent answered, and whether it had work.
 
-    `gone_at` is since when lists lack it, or show it stopped; None: they show it.
+    `gone_at` is since when lists lack it, or show it stopped; None: they show it. `hidden_since` is since when no list
+    says anything of it, for as long as none has shown it since: its cloud did not answer, or no round looked.
     """
 
     answered: bool = False
     worked: bool | None = None
     gone_at: datetime | None = None
+    hidden_since: datetime | None = None
 
 
 _UNSEEN = Use()
@@ -170,7 +173,9 @@ def end_life(
     node = fleet.find(node_id)
     if life.end is not None or (node is not None and node.state in THERE):
         return life
-    since = seen.get(life.key, _UNSEEN).gone_at or now
+    use = seen.get(life.key, _UNSEEN)
+    since = use.gone_at or now
+    ended_at = use.hidden_since or since
     since_then = [
         done for done in ends if done.at >= life.at and (not _is_in_doubt(done) or since <= done.at + SETTLE_TIMEOUT)
     ]
@@ -181,12 +186,12 @@ def end_life(
         return life
     if node is None:
         certain = node_id in fleet.ended or (not fleet.silent and now - since >= LATE)
-        return replace(life, end=End.ENDED, ended_at=since) if certain else life
+        return replace(life, end=End.ENDED, ended_at=ended_at) if certain else life
     if node.state is NodeState.STOPPED and life.started and not _is_newer(node, life) and now - since < LATE:
         return life
     if node.state in _GONE or node.state is NodeState.STOPPED:
         end = End.ENDED if node.state in _GONE else End.STOPPED
-        return replace(life, end=end, ended_at=since, why=node.failed_start)
+        return replace(life, end=end, ended_at=ended_at, why=node.failed_start)
     return life
 
 

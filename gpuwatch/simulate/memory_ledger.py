@@ -5,12 +5,11 @@ must never go back.
 """
 
 from bisect import bisect_left, bisect_right, insort
-from collections import deque
 from collections.abc import Mapping, Sequence
 from dataclasses import replace
 from datetime import datetime, timedelta
 from decimal import Decimal
-from operator import itemgetter
+from operator import attrgetter, itemgetter
 
 from gpuwatch.guard.settings import Rulebook
 from gpuwatch.ledger import active_times, scale_in_protection
@@ -50,7 +49,7 @@ from gpuwatch.model.verbs import CLOUD_RECORDS, ENDS_OF_A_STOP
 from gpuwatch.policies.idle_timeout.gap_history import GapHistory
 from gpuwatch.simulate.caches import changed_places
 
-_when, _number = itemgetter(0), itemgetter(1)
+_when, _number, _written = itemgetter(0), itemgetter(1), attrgetter("at")
 _KEPT = timedelta(days=8)  # longer than any window that decisions look back over
 
 
@@ -79,7 +78,7 @@ class InMemoryLedger:
         self._recent: tuple[int, int, tuple[Done, ...]] | None = None  # from where up to where, and which
         self._stops_shown: tuple[Stopped, ...] | None = ()  # None after a change
         self._unseen: set[str] = set()  # nodes with a stop that no round has looked at since
-        self._wishes: deque[DesiredNodes] = deque()
+        self._wishes: list[DesiredNodes] = []  # by their times
         self._pauses: list[Pause] = []
         self._controls: list[active_times.Control] = []
         self._mode, self._acknowledged = "enforce", list[tuple[str | None, datetime]]()
@@ -248,7 +247,7 @@ class InMemoryLedger:
         shown = self._shown
         found: dict[str, object] = {
             "recent": self._ended_since(since),
-            "wishes": tuple(each for each in self._wishes if each.at > since),
+            "wishes": tuple(self._wishes[bisect_right(self._wishes, since, key=_written) :]),
             "pauses": self.orders(now).pauses,
             "unreached": self._unreached,
             "resume_orders": tuple((it.pool, it.at) for it in self._controls if it.verb == "resume" and it.at > since),
@@ -313,8 +312,8 @@ class InMemoryLedger:
         old = bisect_left(self._ended, before, key=_when)
         matters = set(map(id, those_that_matter((done for _, _, done in self._ended), now)))
         self._ended = [each for place, each in enumerate(self._ended) if place >= old or id(each[2]) in matters]
-        while self._wishes and self._wishes[0].at < before:
-            self._wishes.popleft()
+        self._wishes = self._wishes[bisect_left(self._wishes, before, key=_written) :]
+        self._interrupted = {name: each for name, each in self._interrupted.items() if each[0] > now - ON_RECORD}
         return 0
 
     def _end(self, intent: Intent, outcome: Outcome) -> None:

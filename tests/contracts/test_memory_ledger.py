@@ -1,7 +1,7 @@
 """The simulations' ledger in memory answers as the real one does, whatever is written in whatever order."""
 
 from dataclasses import replace
-from datetime import timedelta
+from datetime import UTC, datetime, timedelta
 from decimal import Decimal
 
 import pytest
@@ -153,3 +153,42 @@ def test_what_was_never_intended_cannot_be_settled() -> None:
 
     with pytest.raises(LedgerError, match=f"no intent {intent.key} is open"):
         ledger.settle(intent, Status.FAILED, "again", NOW)
+
+
+class CountedTime(datetime):
+    """A time that counts how often it is compared."""
+
+    compared = 0
+
+    def __gt__(self, other: object) -> bool:
+        """Compare, and count that."""
+        CountedTime.compared += 1
+        return datetime.__gt__(self, other)  # type: ignore[operator]
+
+    def __lt__(self, other: object) -> bool:
+        """Compare, and count that."""
+        CountedTime.compared += 1
+        return datetime.__lt__(self, other)  # type: ignore[operator]
+
+
+def test_a_look_after_two_days_compares_no_more_than_one_after_an_hour() -> None:
+    """A simulation of weeks is not slower with each day: what is too old for a view is not looked at in each round."""
+    ledger, wish = InMemoryLedger(), Proposal(policy="scaling", pool="a", reason=REASON, raw_desired_nodes=4)
+
+    def compared_after(hours: float) -> int:
+        now = NOW
+        for minute in range(int(hours * 60)):
+            now = NOW + timedelta(minutes=minute)
+            at = CountedTime.fromtimestamp(now.timestamp(), UTC)
+            ledger.record_round(an_observation(now=at), (wish,))
+            taken = ledger.intend(Verb.LOST, f"i-{minute}", "a", at, REASON, 1)
+            ledger.settle(taken, Status.SETTLED, "its cloud took it", at)
+            if minute % 720 == 0:
+                ledger.compact(now)
+        ledger.compact(now)
+        CountedTime.compared = 0
+        assert len(ledger.view(now).wishes) == min(hours, 1) * 60
+        return CountedTime.compared
+
+    hour, ledger = compared_after(1.0), InMemoryLedger()
+    assert compared_after(48.0) <= 4 * hour

@@ -6,7 +6,7 @@ replaced for ever.
 
 import os
 
-from hypothesis import given, settings
+from hypothesis import example, given, settings
 from hypothesis import strategies as st
 
 from gpuwatch.model.activity import State
@@ -41,10 +41,11 @@ def test_an_image_that_never_works_brings_few_machines(minutes: float, then: Nod
 
 
 @settings(max_examples=EXAMPLES, deadline=None)
-@given(minutes=st.sampled_from([3.0, 10.0, 40.0]), pools=st.integers(1, 3))
-def test_an_image_that_works_for_minutes_brings_few_machines(minutes: float, pools: int) -> None:
-    """Also where they are busy until they end."""
-    cause = an_image(minutes, NodeState.TERMINATED, state=State.BUSY, pools=pools)
+@given(minutes=st.sampled_from([3.0, 10.0, 40.0]), pools=st.integers(1, 3), clouds=st.integers(1, 2))
+@example(minutes=40.0, pools=2, clouds=2)
+def test_an_image_that_works_for_minutes_brings_few_machines(minutes: float, pools: int, clouds: int) -> None:
+    """Also where they are busy until they end, and where a cloud does not answer in every other hour."""
+    cause = an_image(minutes, NodeState.TERMINATED, state=State.BUSY, pools=pools, clouds=clouds)
     week = play(cause, DAYS, minutes=MINUTES)
 
     runs_no_more_than_wanted(week, cause)

@@ -169,8 +169,7 @@ class FakeFleet(FakeGroups):
         self._ask("node", node_id)
         if node_id not in self.nodes_:
             return None
-        node = self._shown(node_id)
-        if node is None:
+        if (node := self._shown(node_id)) is None:
             raise NotFoundError(f"{node_id} is too new")
         return replace(node, signal=NodeReport())
 
@@ -194,8 +193,8 @@ class FakeFleet(FakeGroups):
         self._ask("start", node_id)
         check_in_force()
         self.calls.append(("start", node_id, key))
-        started = replace(self.nodes_[node_id], state=NodeState.RUNNING, launched_at=self.clock.now(), last_stop=None)
-        self.put(started)
+        node = self.nodes_[node_id]
+        self.put(replace(node, state=NodeState.RUNNING, launched_at=self.clock.now(), last_stop=None))
 
     def terminate(self, node_id: str, key: str, *, permit: Permit, group: str | None = None) -> None:
         """Terminate: accepted at once, seen after the lag; a member takes its place with it."""
@@ -277,8 +276,7 @@ class FakeFleet(FakeGroups):
 
     def observe(self, nodes: Sequence[Node]) -> Fleet:
         """The signal source's side."""
-        asked = tuple(replace(node, signal=self.confirm(node)) for node in nodes)
-        return Fleet(observed_at=self.clock.now(), nodes=asked)
+        return Fleet(observed_at=self.clock.now(), nodes=tuple(replace(n, signal=self.confirm(n)) for n in nodes))
 
     def confirm(self, node: Node) -> NodeReport:
         """One agent's answer: fresh at this clock, unless `answer` says otherwise."""
@@ -292,6 +290,12 @@ class FakeFleet(FakeGroups):
         if signal.verdict is None:
             return signal
         return NodeReport(verdict=replace(signal.verdict, at=self.clock.now(), age_seconds=0.5))
+
+    def go_on(self, seconds: float) -> None:
+        """Whoever runs has done what they do for so much longer."""
+        for node in list(self.nodes_.values()):
+            if node.state is NodeState.RUNNING and node.verdict is not None:
+                self.show(node.id, node.activity.state, node.activity.held_seconds + seconds)
 
     def stops(self) -> list[str]:
         """Which machines were told to stop."""
@@ -323,8 +327,7 @@ class FakeFleet(FakeGroups):
             raise error
 
     def _answer(self, call: str, node_id: str) -> None:
-        error = self.lose(call, node_id)
-        if error is not None:
+        if (error := self.lose(call, node_id)) is not None:
             raise error
 
 
@@ -385,9 +388,7 @@ class Desk:
     def rest(self, seconds: float) -> None:
         """Time passes without a controller."""
         self.clock.advance(seconds)
-        for node in list(self.fleet.nodes_.values()):
-            if node.state is NodeState.RUNNING and node.verdict is not None:
-                self.fleet.show(node.id, node.activity.state, node.activity.held_seconds + seconds)
+        self.fleet.go_on(seconds)
 
 
 # How many lives the state machines generate: `make nightly` asks for thousands.

@@ -1,11 +1,13 @@
-"""A desk whose ledger is in memory: weeks of rounds take seconds."""
+"""A desk whose ledger is in memory: weeks of rounds take seconds. Its fleet may be in several clouds."""
 
 from dataclasses import dataclass, field
 
+from gpuwatch.clouds.several import SeveralClouds
 from gpuwatch.controller.context import ControllerContext
 from gpuwatch.controller.round import Round, step
 from gpuwatch.simulate.memory_ledger import InMemoryLedger
-from tests.support.builders.fleet import Desk
+from tests.support.builders.fleet import Desk, FakeFleet
+from tests.support.fakes.two_clouds import Agents
 
 _COMPACTED_EVERY = 720  # rounds
 
@@ -14,8 +16,14 @@ _COMPACTED_EVERY = 720  # rounds
 class LightDesk(Desk):
     """As a desk; its ledger keeps no past rounds, so nothing of them can be explained."""
 
+    fleets: dict[str, FakeFleet] = field(default_factory=dict)  # of several clouds, by their names
+    clouds: SeveralClouds | None = None
     light: InMemoryLedger = field(default_factory=InMemoryLedger)
     rounds_: int = 0
+
+    def use_clouds(self, fleets: dict[str, FakeFleet]) -> None:
+        """These are its clouds, by their names; the first one's numbers are measured."""
+        self.fleets, self.clouds = fleets, SeveralClouds(fleets)
 
     def round(self, seconds: float = 60.0) -> Round:
         """One round; then time passes, and whoever is not busy goes on being so."""
@@ -23,8 +31,8 @@ class LightDesk(Desk):
         done = step(
             ControllerContext(
                 clock=parts.clock,
-                cloud=parts.cloud,
-                signals=parts.signals,
+                cloud=self.clouds or parts.cloud,
+                signals=Agents(self.fleets) if self.fleets else parts.signals,
                 ledger=self.light,
                 rules=parts.rules,
                 memory=parts.memory,
@@ -35,5 +43,7 @@ class LightDesk(Desk):
         self.rounds_ += 1
         if self.rounds_ % _COMPACTED_EVERY == 0:
             self.light.compact(self.clock.now())
-        self.rest(seconds)
+        self.clock.advance(seconds)
+        for fleet in self.fleets.values() or (self.fleet,):
+            fleet.go_on(seconds)
         return done

@@ -1,9 +1,10 @@
 """Days of one cause of endless launches each, played through the controller: how many machines and actions it made."""
 
 from collections import Counter
-from collections.abc import Callable
+from collections.abc import Callable, Iterable
 from dataclasses import dataclass, replace
 
+from gpuwatch.clouds import CloudUnavailableError
 from gpuwatch.guard import Limits
 from gpuwatch.model.activity import State
 from gpuwatch.model.decision import INTERRUPTIBLE_TAG
@@ -41,6 +42,7 @@ class Cause:
     cloud: Callable[[LightDesk], FakeFleet]
     rules: PoolRules
     pools: int = 1
+    clouds: int = 1  # which the pools are in by turns
     wanted: int = 4  # in each pool
     surge: int = 0
     each_minute: Callable[[FakeFleet, int], None] = lambda _cloud, _minute: None
@@ -49,26 +51,36 @@ class Cause:
 def play(cause: Cause, days: int, *, minutes: int = 1) -> Week:
     """So many days of rounds with the default limits."""
     desk = LightDesk(limits=Limits(), rules=cause.rules, interval=60.0 * minutes)
-    desk.fleet = cloud = cause.cloud(desk)
-    desk.pools = {f"p{number}": cause.rules for number in range(cause.pools)}
+    clouds = [cause.cloud(desk) for _ in range(cause.clouds)]
+    desk.fleet, desk.pools = clouds[0], {f"p{number}": cause.rules for number in range(cause.pools)}
+    if len(clouds) > 1:
+        desk.use_clouds({f"cloud-{number}": each for number, each in enumerate(clouds)})
+        homes = [replace(cause.rules.launch, cloud=name) for name in desk.fleets]
+        desk.pools = {
+            pool: replace(cause.rules, launch=homes[number % len(homes)]) for number, pool in enumerate(desk.pools)
+        }
     for pool in desk.pools:
-        cloud.numbers[(pool, "load")] = 10.0 * cause.wanted
+        desk.fleet.numbers[(pool, "load")] = 10.0 * cause.wanted
     launched, calls, most = Counter[int](), Counter[int](), 0
     for minute in range(0, days * _DAY_MINUTES, minutes):
-        cause.each_minute(cloud, minute)
-        machines, made = len(cloud.nodes_), len(cloud.calls)
+        for each in clouds:
+            cause.each_minute(each, minute)
+        machines, made = sum(len(each.nodes_) for each in clouds), sum(len(each.calls) for each in clouds)
         desk.round(60.0 * minutes)
-        launched[minute // _DAY_MINUTES] += len(cloud.nodes_) - machines
-        calls[minute // _DAY_MINUTES] += len(cloud.calls) - made
-        alive = [node for node in cloud.nodes_.values() if node.state in {NodeState.RUNNING, NodeState.PENDING}]
-        most = max(most, len(alive))
-    left = sum(node.state is NodeState.STOPPED for node in cloud.nodes_.values())
+        launched[minute // _DAY_MINUTES] += sum(len(each.nodes_) for each in clouds) - machines
+        calls[minute // _DAY_MINUTES] += sum(len(each.calls) for each in clouds) - made
+        most = max(most, _count(clouds, NodeState.RUNNING, NodeState.PENDING))
     return Week(
         launched=tuple(launched[day] for day in range(days)),
         calls=tuple(calls[day] for day in range(days)),
         most=most,
-        stopped=left,
+        stopped=_count(clouds, NodeState.STOPPED),
     )
+
+
+def _count(clouds: Iterable[FakeFleet], *states: NodeState) -> int:
+    """How many machines are in one of these states."""
+    return sum(node.state in states for each in clouds for node in each.nodes_.values())
 
 
 def an_image(
@@ -78,14 +90,26 @@ def an_image(
     state: State = State.IDLE,
     pools: int = 1,
     mute: bool = False,
+    clouds: int = 1,
 ) -> Cause:
-    """Machines of one template go so many minutes after they came; without minutes they stay."""
+    """Machines of one template go so many minutes after they came; without minutes they stay.
+
+    Of several clouds, the last one gives no answer in every other hour.
+    """
     rules = replace(RULES, launch=LaunchRules(template="lt-1"), scaling=ScalingRules(metrics={"load": QUEUE}))
 
-    def cloud(desk: LightDesk) -> FakeFleet:
-        return FailingImages(clock=desk.clock, minutes=minutes, then=then, state=state, mute=mute)
+    made: list[FakeFleet] = []
 
-    return Cause(cloud=cloud, rules=rules, pools=pools)
+    def cloud(desk: LightDesk) -> FakeFleet:
+        made.append(FailingImages(clock=desk.clock, minutes=minutes, then=then, state=state, mute=mute))
+        return made[-1]
+
+    def each_minute(cloud: FakeFleet, minute: int) -> None:
+        if clouds > 1 and cloud is made[-1]:
+            silent = CloudUnavailableError("no answer") if minute // 60 % 2 else None
+            cloud.fault = lambda _call, _node: silent
+
+    return Cause(cloud=cloud, rules=rules, pools=pools, clouds=clouds, each_minute=each_minute)
 
 
 def a_market(*, hours: float | None = None, taken_after: float | None = None, floor: bool = False) -> Cause:

@@ -7,7 +7,7 @@ from gpuwatch.clouds import Cloud
 from gpuwatch.clouds.several import SeveralClouds
 from gpuwatch.controller.context import LiveParts, Memory
 from gpuwatch.controller.recall import recall
-from gpuwatch.model.fleet import Fleet, Node, NodeReport, NodeState
+from gpuwatch.model.fleet import Fleet, Node, NodeReport
 from gpuwatch.model.measurement import MetricQuery, MetricValue
 from tests.support.builders.fleet import Desk, FakeFleet, a_node
 
@@ -28,9 +28,8 @@ class Agents:
         return self.clouds[node.cloud].confirm(node)
 
     def measure(self, fleet: Fleet, queries: Sequence[MetricQuery]) -> tuple[MetricValue, ...]:
-        """Nothing."""
-        del fleet, queries
-        return ()
+        """The numbers of the first cloud's fleet."""
+        return next(iter(self.clouds.values())).measure(fleet, queries)
 
 
 @dataclass(slots=True)
@@ -72,9 +71,7 @@ class TwoClouds(Desk):
         """Whoever is idle goes on being so."""
         self.clock.advance(seconds)
         for fleet in (self.fleet, self.other):
-            for node in list(fleet.nodes_.values()):
-                if node.state is NodeState.RUNNING:
-                    fleet.show(node.id, node.activity.state, node.activity.held_seconds + seconds)
+            fleet.go_on(seconds)
 
     def stops(self) -> tuple[list[str], list[str]]:
         """What was stopped in each."""

@@ -4,6 +4,7 @@ from dataclasses import replace
 
 import pytest
 
+from gpuwatch.clouds import CloudUnavailableError
 from gpuwatch.controller.context import Memory
 from gpuwatch.controller.round import Round
 from gpuwatch.guard import Limits
@@ -141,3 +142,17 @@ def test_a_pool_whose_new_nodes_never_answer_stops_buying_and_says_so() -> None:
 
     assert cloud.launched <= 20
     assert "never answered" in said(last)
+
+
+def test_hours_in_which_a_cloud_did_not_answer_are_no_hours_that_a_machine_lasted() -> None:
+    """Its machines end after forty minutes of work, most of them while no list shows that."""
+    desk, cloud = a_desk(minutes=40.0, then=NodeState.TERMINATED, state=State.BUSY)
+    first = 0
+    for hour in range(48):
+        silent = CloudUnavailableError("no answer") if hour % 2 else None
+        cloud.fault = lambda _call, _node, said=silent: said  # type: ignore[misc]
+        hours(desk, 1)
+        first = cloud.launched if hour < 24 else first
+
+    assert first <= 12
+    assert cloud.launched - first <= 4
