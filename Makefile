@@ -118,8 +118,8 @@ $(VENV)/tools/ready: $(VENV)/python requirements/tools.lock
 # Wheels alone: `make release` and the hosts build nothing of others.
 LOCK := $(VENV)/tools/bin/uv pip compile --only-binary :all: --quiet --upgrade --universal --generate-hashes --no-header
 lock: $(VENV)/tools/ready
-	$(LOCK) pyproject.toml --extra auth --output-file requirements/agent.lock
-	$(LOCK) pyproject.toml --extra auth --extra alibaba --extra aws --extra azure --extra gcp --extra kubernetes --extra tencent --extra postgres \
+	$(LOCK) pyproject.toml --extra auth --extra join --output-file requirements/agent.lock
+	$(LOCK) pyproject.toml --extra auth --extra join --extra alibaba --extra aws --extra azure --extra gcp --extra kubernetes --extra tencent --extra postgres \
 	  --extra notify --output-file requirements/controller.lock
 	$(LOCK) --group build --output-file requirements/build.lock
 	$(LOCK) --group tools --output-file requirements/tools.lock

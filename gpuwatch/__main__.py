@@ -29,6 +29,8 @@ def _run() -> int:
     if arguments[:1] == ["--config"] and arguments[2:3] == ["agent"]:  # before the command, as elsewhere
         arguments = [*arguments[2:], *arguments[:2]]
     name = arguments[0] if arguments else ""
+    if arguments[:2] == ["agent", "join"]:  # a person's command, which runs once
+        name = "join"
     if name in _STAY:
         from gpuwatch.runtime.later import load_without_more, loaded_later  # noqa: PLC0415  likewise
 

@@ -262,7 +262,8 @@ def flags() -> argparse.ArgumentParser:
     parser = argparse.ArgumentParser(
         prog="gpuwatch agent",
         description="Read the GPUs of this host; serve metrics and a verdict on their use.",
-        epilog="A running agent obeys `gpuwatch agent release` and `gpuwatch agent acquire`; see their --help.",
+        epilog="A running agent obeys `gpuwatch agent release` and `gpuwatch agent acquire`; `gpuwatch agent join` "
+        "gets a certificate from the controller; see their --help.",
     )
     parser.add_argument("--version", action="version", version=f"gpuwatch {__version__}", help="show the version")
     parser.add_argument("--config", type=Path, metavar="FILE", help="settings ($GPUWATCH_CONFIG, /etc/gpuwatch/…)")

@@ -26,6 +26,10 @@ class AgentSettings(ServerSettings):
     """The settings of the agent."""
 
     port: Annotated[int, Ge(0), Le(65535), Setting("TCP port to listen on; 0 takes any free one.")] = 9460
+    controller: Annotated[
+        str | None,
+        Setting("Where this agent renews its certificate; `gpuwatch agent join` writes it (docs/join.md)."),
+    ] = None
     notice_users: Annotated[
         tuple[Annotated[str, MinLen(1)], ...],
         Setting(

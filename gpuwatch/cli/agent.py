@@ -25,6 +25,10 @@ _MOST_WORDS = 2  # of `snooze`: a workload and a duration
 @click.argument("arguments", nargs=-1, type=click.UNPROCESSED)
 def agent(arguments: tuple[str, ...]) -> None:
     """Watch this host's GPUs and serve metrics and a verdict."""
+    if arguments[:1] == ("join",):
+        from gpuwatch.cli.join_host import agent_join
+
+        agent_join.main(list(arguments[1:]), prog_name="gpuwatch agent join")
     from gpuwatch.agent.launch import main as run
 
     sys.exit(run(list(arguments)))

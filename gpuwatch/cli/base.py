@@ -39,7 +39,7 @@ _SOON_SECONDS = 0.5  # what is done by then shows no bar
 # What `gpuwatch --help` lists under which heading; the rest comes last.
 SECTIONS = {
     "On a GPU host": ("top", "agent", "probe", "snooze"),
-    "Where the controller runs": ("controller", "config", "doctor", "notify", "export"),
+    "Where the controller runs": ("controller", "config", "doctor", "join", "notify", "export"),
     "Look": ("status", "plan", "explain", "rounds", "audit", "unused", "scan"),
     "Order": ("pause", "resume", "acknowledge", "approve"),
     "Money": ("blocked", "cost", "budget", "forecast", "report", "prices", "recommend"),

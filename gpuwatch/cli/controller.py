@@ -20,6 +20,7 @@ from gpuwatch.config import ConfigError
 from gpuwatch.config.settings import Settings
 from gpuwatch.controller.compared_weeks import ComparedWeeks
 from gpuwatch.controller.context import LiveParts, Memory
+from gpuwatch.controller.join.serve import Joins
 from gpuwatch.controller.observe import NodeReportSource
 from gpuwatch.controller.observe.before_stop_client import begin_before_stop
 from gpuwatch.controller.observe.pool_census import CensusTaker
@@ -167,6 +168,7 @@ def _rounds(
         parts = replace(made, memory=memory)
         seen = observers_of(settings, parts)
         server = _make_server(settings, seen, parts)
+        joins = Joins(settings.controller.join, settings.fleet, parts.clock)
         scheduler = schedule_rounds(parts, settings.interval, seen)
         schedule_deliveries(scheduler, settings, parts.clock, seen)
         schedule_comparison(scheduler, settings, parts.clock, seen)
@@ -178,6 +180,7 @@ def _rounds(
         if server is not None:
             server.start()
             log.info("Metrics and page are served at %s.", server.url)
+        joins.start(scheduler)
         scheduler.start()
         watchdog.start()
         notify("READY=1")
@@ -188,6 +191,7 @@ def _rounds(
         scheduler.shutdown(wait=True)
         if server is not None:
             server.close()
+        joins.close()
     if following is None:
         log.info("The controller has ended; its next start takes up what is open in the ledger.")
     return following

@@ -23,6 +23,7 @@ DOCUMENTS = {
     "doctor.controller": "gpuwatch.cli.doctor.report:DoctorDocument",
     "explain": "gpuwatch.controller.explain:NodePage",
     "forecast": "gpuwatch.money.forecast.forecast:ForecastDocument",
+    "join.list": "gpuwatch.controller.join.listing:JoinedDocument",
     "notify.test": "gpuwatch.notify.send_test:SentDocument",
     "pause": "gpuwatch.model.orders:Pause",
     "plan": "gpuwatch.controller.plan_page:PlanPage",

@@ -145,3 +145,13 @@ def contradictions(agent: AgentSettings) -> Iterator[Contradiction]:
             wrong="agent.notice_users is set without authentication: the agent would refuse every notice",
             right="agent.users_file or agent.tls_client_ca",
         )
+    if agent.controller is not None:
+        right = "a URL such as https://10.0.0.5:9462; `gpuwatch agent join` writes it"
+        yield from address.contradictions(("agent", "controller"), agent.controller, right=right)
+        if not agent.controller.startswith("https://") or agent.tls_certificate is None or agent.tls_client_ca is None:
+            yield Contradiction(
+                keys=(("agent", "controller"), ("agent", "tls_certificate"), ("agent", "tls_client_ca")),
+                wrong="agent.controller renews a certificate over https, and there is no agent.tls_certificate, "
+                "agent.tls_client_ca, or https",
+                right=f"{right}, with the others",
+            )

@@ -32,6 +32,7 @@ from gpuwatch.config.agent_alone import FILE_VARIABLE, default_path
 from gpuwatch.config.keys import GROUPS, NAME, PREFIX, Kind
 from gpuwatch.config.settings import Settings, contradictions, launch_regions, pool_regions
 from gpuwatch.config.yaml_file import ConfigError, Origin, Problem, show_value
+from gpuwatch.controller.join.settings import with_authority
 from gpuwatch.model.duration import has_no_unit
 from gpuwatch.model.fleet import DEFAULT_POOL
 from gpuwatch.model.setting import Contradiction
@@ -45,6 +46,7 @@ _FOREIGN = re.compile(
     r"|GPUWATCH_(\w+_)?PORT=\w+://.*"
 )
 
+_BESIDE = (("ledger", "path"), ("controller", "join", "folder"))
 # What pydantic finds wrong, as the rest of a sentence that begins with the value.
 _WRONG = dict.fromkeys(("greater_than", "greater_than_equal"), "is too small")
 _WRONG |= dict.fromkeys(("less_than", "less_than_equal"), "is too large")
@@ -134,11 +136,14 @@ class _File(YamlConfigSettingsSource):
 
 
 def _beside_the_file(values: dict[str, Any], file: Path) -> None:
-    """A relative path of the ledger is of the file's folder: each command finds the same one, wherever it is run."""
-    ledger = values.get("ledger")
-    path = ledger.get("path") if isinstance(ledger, dict) else None
-    if isinstance(ledger, dict) and isinstance(path, str) and path:
-        ledger["path"] = str(file.absolute().parent / path)
+    """Some relative paths are of the file's folder: each command finds the same ones, wherever it is run."""
+    for *sections, key in _BESIDE:
+        found: object = values
+        for name in sections:
+            found = found.get(name) if isinstance(found, dict) else None
+        path = found.get(key) if isinstance(found, dict) else None
+        if isinstance(found, dict) and isinstance(path, str) and path:
+            found[key] = str(file.absolute().parent / path)
 
 
 def _choices_as_text(values: dict[str, Any], origin: Origin) -> None:
@@ -248,7 +253,8 @@ def _read_sources(path: Path | None, env: Mapping[str, str]) -> tuple[Settings, 
         _SOURCES.reset(sources)
     if origin.problems:
         raise ConfigError(tuple(origin.problems))
-    return Settings(**{name: getattr(read, name) for name in _fields()}), origin
+    settings = Settings(**{name: getattr(read, name) for name in _fields()})
+    return dataclasses.replace(settings, signals=with_authority(settings.signals, settings.controller.join)), origin
 
 
 def _overrides(env: Mapping[str, str], written: Mapping[str, Any], origin: Origin) -> Iterator[tuple[keys.Path, str]]:

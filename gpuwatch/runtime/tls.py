@@ -8,6 +8,7 @@ from dataclasses import dataclass
 from functools import cache
 from pathlib import Path
 
+_REVOCATIONS = b"-----BEGIN X509 CRL-----"
 _CIPHERS = "ECDHE+AESGCM:ECDHE+CHACHA20"  # forward secret, as all of TLS 1.3 are
 
 
@@ -121,6 +122,8 @@ def _trust(context: "ssl.SSLContext", files: TlsFiles) -> None:
         context.load_verify_locations(files.ca)
     except ssl.SSLError as error:
         raise ValueError(f"{name}: {files.ca} holds no certificate in PEM ({error.reason or error})") from error
+    if _REVOCATIONS in files.ca.read_bytes():  # OpenSSL has read the list, and looks at it only when it is told to
+        context.verify_flags |= ssl.VERIFY_CRL_CHECK_LEAF
 
 
 def _check_readable(key: str, path: Path) -> None:

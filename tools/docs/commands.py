@@ -7,6 +7,7 @@ import click
 
 from gpuwatch.agent import launch
 from gpuwatch.agent.probe import main as probe
+from gpuwatch.cli.join_host import agent_join
 from gpuwatch.cli.main import commands
 
 _LEAN = {"agent": launch.flags, "probe": probe.flags}  # these read their own arguments, without click
@@ -53,7 +54,7 @@ def _told(command: click.Command, path: tuple[str, ...]) -> Iterator[str]:
     """One command, and those within it."""
     yield f"### gpuwatch {' '.join(path)}"
     yield from ("", *(" ".join(each.split()) for each in (command.help or "").split("\n\n")), "")
-    rows = list(_lean(_LEAN[path[0]]()) if path[0] in _LEAN else _options(command))
+    rows = list(_lean(_LEAN[path[0]]()) if len(path) == 1 and path[0] in _LEAN else _options(command))
     if rows:
         yield from ("| option | |", "| --- | --- |")
         yield from (f"| `{_cell(written)}` | {_cell(sentence)} |" for written, sentence in rows)
@@ -61,6 +62,7 @@ def _told(command: click.Command, path: tuple[str, ...]) -> Iterator[str]:
     if path == ("agent",):
         yield from (f"- `gpuwatch agent {order}`: {sentence}" for order, sentence in launch.ORDERS.items())
         yield ""
+        yield from _told(agent_join, ("agent", "join"))
     if isinstance(command, click.Group):
         for name in sorted(command.commands):
             yield from _told(command.commands[name], (*path, name))

@@ -64,6 +64,23 @@ class InstanceStatus:
         )
 
 
+def instance_id(settings: MetadataSettings, clock: Clock, *, dmi: Path = DMI) -> str | None:
+    """What the cloud calls this machine, asked once; None outside of clouds, or where its service gives no answer."""
+    service = service_of(settings.provider, dmi)
+    if service is None:
+        return None
+    client = MetadataClient(service, clock, timeout_seconds=settings.timeout, endpoint=settings.endpoint)
+    facts = Facts()
+    for question in service.facts:
+        try:
+            body = client.ask(question)
+        except MetadataError:
+            return facts.instance_id
+        found = None if body is None else facts_in(question, body, facts)
+        facts = found if isinstance(found, Facts) else facts
+    return facts.instance_id
+
+
 class InstanceWatcher:
     """One machine's metadata, watched by one thread; outside of clouds it does nothing."""
 

@@ -170,7 +170,6 @@ class ScrapeSource:
         until = self.clock.monotonic() + seconds
         limit = asyncio.Semaphore(self.settings.concurrency)
         connector = aiohttp.TCPConnector(limit=self.settings.concurrency, ssl=credentials.context)
-        server_name = self.settings.tls_server_name
         patience = self.settings.timeout if nonce is None else min(self.settings.timeout, self.confirm_timeout)
         question = (VERDICT,) if nonce is None else (CONFIRMATION,)
 
@@ -199,7 +198,7 @@ class ScrapeSource:
                             f"{base}{path(node)}",
                             headers=credentials.header(base),
                             allow_redirects=False,
-                            server_hostname=server_name,
+                            server_hostname=self.settings.server_name(node),
                         ) as response,
                     ):
                         if response.status != 200:  # noqa: PLR2004  HTTP

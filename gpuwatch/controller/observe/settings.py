@@ -13,6 +13,7 @@ from gpuwatch.model.fleet import Node
 from gpuwatch.model.setting import STRICT, Contradiction, Setting
 from gpuwatch.runtime.http import address
 from gpuwatch.runtime.http.access import is_loopback
+from gpuwatch.runtime.joined import PER_NODE, server_name_of
 
 RULES_EVERY = 15.0  # seconds: how often alerts/recording.yml is evaluated
 _SECRET = re.compile("auth|cookie|token|secret|passw|credential|api.?key", re.IGNORECASE)  # names of such headers
@@ -112,7 +113,11 @@ class ObserveSettings:
         str | None, Setting("CA certificates in PEM that agents' certificates must come from. None: the system's.")
     ] = None
     tls_server_name: Annotated[
-        str | None, Setting("The name in every agent's certificate. None: each has the address or name that is asked.")
+        str | None,
+        Setting(
+            "The name in every agent's certificate; {node}: each has that of `gpuwatch agent join`. None: each has the "
+            "address or name that is asked."
+        ),
     ] = None
     tls_certificate: Annotated[
         str | None, Setting("Our own certificate in PEM, for agents with a tls_client_ca; read again when it changes.")
@@ -142,6 +147,10 @@ class ObserveSettings:
             return None
         host = f"[{node.address}]" if ":" in node.address else node.address
         return f"{self.scheme}://{host}:{self.port}"
+
+    def server_name(self, node: Node) -> str | None:
+        """The name that the certificate of the node's agent must have; None: that of its URL."""
+        return server_name_of(node.id) if self.tls_server_name == PER_NODE else self.tls_server_name
 
 
 def contradictions(settings: ObserveSettings) -> Iterator[Contradiction]:

@@ -131,7 +131,7 @@ async def post(
                 data=body,
                 headers={"Content-Type": "application/json", **credentials.header(base)},
                 allow_redirects=False,
-                server_hostname=settings.tls_server_name,
+                server_hostname=settings.server_name(node),
             ) as response,
         ):
             if response.status != 200:  # noqa: PLR2004  HTTP

@@ -1,10 +1,11 @@
 """Settings of the controller's page, API and metrics."""
 
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 from typing import Annotated
 
 from annotated_types import Ge, Le, MinLen
 
+from gpuwatch.controller.join.settings import JoinSettings
 from gpuwatch.model.setting import Setting
 from gpuwatch.runtime.http.settings import ServerSettings
 
@@ -31,3 +32,4 @@ class ControllerSettings(ServerSettings):
     max_connections: Annotated[
         int, Ge(1), Le(10_000), Setting("Connections served at once; those beyond get 503. Browsers keep several each.")
     ] = 256
+    join: JoinSettings = field(default_factory=JoinSettings)

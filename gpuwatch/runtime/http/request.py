@@ -30,6 +30,7 @@ PROBES = ("/livez", "/readyz")  # what kubelets ask, which have no password: eve
 class Request:
     """A request to an app. `user` logged in by a password or a certificate; None: no login is needed.
 
+    `certificate` is the client's (DER), which the handshake has verified; None: it has shown none.
     `headers` are by names in lower case. `body` is None where it is too large or has no length.
     """
 
@@ -38,6 +39,7 @@ class Request:
     client: str  # its address
     user: str | None = None
     secure: bool = False  # it came over TLS
+    certificate: bytes | None = None
     headers: Mapping[str, str] = field(default_factory=dict)
     body: bytes | None = b""
 
@@ -106,6 +108,7 @@ def parse_request(
         client=line[2],
         user=given[0] if given is not None else _client_name(connection),
         secure=isinstance(connection, ssl.SSLSocket),
+        certificate=connection.getpeercert(binary_form=True) if isinstance(connection, ssl.SSLSocket) else None,
         headers={name.lower(): value for name, value in headers.items()},
         body=source.body(length) if length <= LARGEST_BODY_BYTES else None,
     )

@@ -1,0 +1,121 @@
+"""`gpuwatch join`: who may join, who has, and taking either back; where the controller runs."""
+
+import sys
+from collections.abc import Iterator
+from contextlib import contextmanager
+from datetime import timedelta
+from pathlib import Path
+from typing import TYPE_CHECKING
+
+import click
+
+from gpuwatch.cli.base import above_zero, commands, config_option, json_option, print_text, settings_of
+
+if TYPE_CHECKING:
+    from gpuwatch.controller.join.settings import JoinSettings
+
+_LONGEST_DAYS = 90
+_MOST_HOSTS = 10_000
+
+
+@commands.group()
+def join() -> None:
+    """Let hosts join: each gets a certificate of its own from the controller (docs/join.md)."""
+
+
+@join.command()
+@click.option("--hosts", type=click.IntRange(1, _MOST_HOSTS), default=1, show_default=True, help="How many may use it.")
+@click.option(
+    "--for",
+    "seconds",
+    callback=above_zero,
+    default="1h",
+    show_default=True,
+    metavar="DURATION",
+    help="How long it holds.",
+)
+@click.option("--node", metavar="ID", help="For this node alone, also if it has joined before: it was installed again.")
+@config_option
+def token(*, hosts: int, seconds: float, node: str | None, path: Path | None) -> None:
+    """Make a token, with which a host joins, and print it alone. Only its hash is kept."""
+    longest = timedelta(days=_LONGEST_DAYS)
+    if timedelta(seconds=seconds) > longest:
+        raise click.BadParameter(f"a token holds for {_LONGEST_DAYS}d at most", param_hint="--for")
+    if node is not None and hosts != 1:
+        raise click.UsageError("--node is for one host; leave --hosts out")
+    with _explained(path) as settings:
+        from gpuwatch.controller.join.authority import Authority
+        from gpuwatch.controller.join.register import Register
+        from gpuwatch.runtime.clock import SystemClock
+
+        now = SystemClock().now()
+        pin = Authority(settings).fingerprint
+        with Register(Path(settings.folder)).change(now) as book:
+            made = book.make_token(now, until=now + timedelta(seconds=seconds), hosts=hosts, node_id=node, pin=pin)
+        print_text(made.text())
+        whom = f"the node {node}" if node is not None else "1 host" if hosts == 1 else f"{hosts} hosts"
+        print_text(f"For {whom}, until {now + timedelta(seconds=seconds):%Y-%m-%d %H:%M} UTC.", err=True)
+
+
+@join.command(name="list")
+@config_option
+@json_option
+def listing(*, path: Path | None, as_json: bool) -> None:
+    """List tokens and the hosts that have joined."""
+    with _explained(path) as settings:
+        from gpuwatch.controller.join.listing import list_joined
+        from gpuwatch.runtime.clock import SystemClock
+        from gpuwatch.runtime.json_document import json_text
+
+        found = list_joined(Path(settings.folder), SystemClock().now())
+        print_text(json_text("join.list", found) if as_json else found.text)
+
+
+@join.command()
+@click.argument("what", metavar="NODE|TOKEN")
+@config_option
+def revoke(*, what: str, path: Path | None) -> None:
+    """Take back a node's certificates, or a token by its id: the first part of it, as `gpuwatch join list` shows it.
+
+    The controller does not believe that node's agent any more, from its next round on, and renews nothing for it.
+    """
+    with _explained(path) as settings:
+        from gpuwatch.controller.join.authority import Authority
+        from gpuwatch.controller.join.register import Register
+        from gpuwatch.runtime.clock import SystemClock
+
+        now, authority = SystemClock().now(), Authority(settings)
+        with Register(Path(settings.folder)).change(now) as book:
+            kind = book.revoke(what, now)
+            if kind == "host":
+                authority.revoke(book.revoked_serials, now)
+        if kind is None:
+            print_text(f"{what} is neither a node that has joined nor a token; see `gpuwatch join list`.", err=True)
+            sys.exit(2)
+        print_text(
+            f"The token {what} is revoked; hosts that have joined by it stay."
+            if kind == "token"
+            else f"The certificates of {what} are revoked. To let it join again: gpuwatch join token --node {what}"
+        )
+
+
+@contextmanager
+def _explained(path: Path | None) -> "Iterator[JoinSettings]":
+    """The settings of a controller that lets hosts join; what is missing in words, and exit status 2."""
+    settings = settings_of(path).controller.join
+    if settings.host is None:
+        print_text(
+            "No host can join: controller.join.host is not set. Set it to an address of this machine, such as 0.0.0.0, "
+            "and reload the controller.",
+            err=True,
+        )
+        sys.exit(2)
+    try:
+        yield settings
+    except FileNotFoundError:
+        print_text(f"{settings.folder} holds no authority yet; start `gpuwatch controller`, which makes it.", err=True)
+        sys.exit(2)
+    except (OSError, ValueError) as error:
+        why = f"{error.filename}: {error.strerror}" if isinstance(error, OSError) else str(error)
+        print_text(f"{why}. Run this as root or as the controller's user.", err=True)
+        sys.exit(2)

@@ -1,0 +1,253 @@
+"""`gpuwatch agent join`: this host gets a certificate from its controller, and its agent the settings to use it.
+
+The token says which authority is the right one: nothing secret leaves before the controller has proven to be it.
+"""
+
+import http.client
+import json
+import os
+import pwd
+import ssl
+import sys
+from dataclasses import dataclass
+from pathlib import Path
+
+import click
+
+from gpuwatch.agent.settings import AgentSettings
+from gpuwatch.cli.base import config_option, print_text, zero_or_more
+from gpuwatch.runtime import joined
+from gpuwatch.runtime.clock import Clock, SystemClock
+
+TOKEN_VARIABLE = "GPUWATCH_JOIN_TOKEN"  # noqa: S105  the name of a variable
+FOLDER = Path("/var/lib/gpuwatch-agent/join")
+_USER = "gpuwatch-agent"
+_LONGEST_PAUSE = 30.0
+_LATER = frozenset({429, 503})
+
+
+class JoinError(Exception):
+    """The host has not joined; the words say why, and what helps."""
+
+
+@click.command(name="join")
+@click.argument("controller", metavar="CONTROLLER", callback=lambda _c, _p, value: _controller(value))
+@click.option(
+    "--token", metavar="TOKEN", help="What `gpuwatch join token` has printed. Other users of this host see it."
+)
+@click.option(
+    "--token-file",
+    type=click.Path(path_type=Path, allow_dash=True),
+    metavar="FILE",
+    help="A file that holds it; -: stdin.",
+)
+@click.option("--node", metavar="ID", help="The node's id in its cloud; else the one that the agent finds by itself.")
+@click.option(
+    "--folder",
+    type=click.Path(file_okay=False, path_type=Path),
+    default=FOLDER,
+    show_default=True,
+    help="Where certificate, key and authority are kept; the agent must be able to write there.",
+)
+@click.option(
+    "--wait",
+    "seconds",
+    callback=zero_or_more,
+    default="0",
+    metavar="DURATION",
+    help="Try again for so long while the controller gives no answer, such as 10m.",
+)
+@config_option
+def agent_join(
+    *,
+    controller: str,
+    token: str | None,
+    token_file: Path | None,
+    node: str | None,
+    folder: Path,
+    seconds: float,
+    path: Path | None,
+) -> None:
+    """Get a certificate for this host from its controller, and set up the agent to use it.
+
+    The token comes from --token-file, from the variable GPUWATCH_JOIN_TOKEN, or from --token.
+    """
+    from gpuwatch.cli.join_settings import SettingsFile
+    from gpuwatch.config import ConfigError
+
+    variable = os.environ.pop(TOKEN_VARIABLE, None)  # no setting, and no program started from here needs it
+    try:
+        given = joined.read_token(_token_text(token, token_file, variable))
+        file = SettingsFile.of(path, os.environ)
+        node_id = node or _node_id(file.agent)
+        host = Joining(url=controller, token=given, node_id=node_id, folder=folder.absolute(), clock=SystemClock())
+        with file.prepared(host.settings(node)) as settings:
+            until = host.join(seconds)
+            settings.put_in_place()
+    except ConfigError as error:
+        print_text(error, err=True)
+        sys.exit(2)
+    except (JoinError, ValueError) as error:
+        print_text(f"This host has not joined: {error}.", err=True)
+        sys.exit(1)
+    except OSError as error:
+        print_text(f"This host has not joined: {error.filename or 'a file'}: {error.strerror or error}.", err=True)
+        sys.exit(1)
+    print_text(
+        f"{node_id} has joined. Its certificate is valid until {until}; the agent renews it in time.\n"
+        f"Settings: {file.path}. Start the agent now, or restart it: sudo systemctl enable gpuwatch-agent && "
+        "sudo systemctl restart gpuwatch-agent"
+    )
+
+
+def _controller(value: str) -> str:
+    try:
+        return joined.controller_url(value)
+    except ValueError as error:
+        raise click.BadParameter(str(error)) from error
+
+
+def _token_text(token: str | None, file: Path | None, variable: str | None) -> str:
+    """The token from the one place that was given."""
+    given = [each for each in (token, file, variable) if each]
+    if len(given) != 1:
+        words = "once" if given else f"by --token-file, {TOKEN_VARIABLE} or --token"
+        raise click.UsageError(f"give the token {words}")
+    if file is None:
+        return token or variable or ""
+    with click.open_file(str(file), encoding="ascii", errors="replace") as opened:
+        return str(opened.read(4096))
+
+
+def _node_id(settings: AgentSettings) -> str:
+    """The id that the agent gives for itself."""
+    from gpuwatch.agent.daemon import discover_node_id
+    from gpuwatch.agent.metadata.watcher import instance_id
+
+    return settings.node_id or instance_id(settings.metadata, SystemClock()) or discover_node_id()
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Joining:
+    """One host on its way in."""
+
+    url: str
+    token: joined.Token
+    node_id: str
+    folder: Path
+    clock: Clock
+
+    def settings(self, node: str | None) -> dict[str, object]:
+        """What the section `agent` must have."""
+        anywhere = "::" if self.url.startswith("https://[") else "0.0.0.0"  # noqa: S104  with TLS and client certificates
+        named: dict[str, object] = {} if node is None else {"node_id": node}
+        return named | {
+            "host": anywhere,
+            "tls_certificate": str(self.folder / "agent.pem"),
+            "tls_key": str(self.folder / "agent.key"),
+            "tls_client_ca": str(self.folder / "ca.pem"),
+            "tls_client_names": [joined.CONTROLLER, joined.PROMETHEUS],
+            "notice_users": ["gpuwatch-controller"],
+            "controller": self.url,
+        }
+
+    def join(self, seconds: float) -> str:
+        """Have the certificate in its file; gives its end in words."""
+        self.folder.mkdir(mode=0o700, parents=True, exist_ok=True)
+        request = _request(self.folder / "agent.key")
+        authority, certificate = self._patiently(request, seconds)
+        return self._keep(authority, certificate)
+
+    def _patiently(self, request: str, seconds: float) -> tuple[str, str]:
+        until, pause = self.clock.monotonic() + seconds, 1.0
+        while True:
+            try:
+                return self._ask(request)
+            except joined.AnswerError as error:
+                why, again = str(error), error.status in _LATER
+            except ssl.SSLCertVerificationError as error:
+                why = f"{self.url} is not believed ({error.verify_message}); compare the clocks of both machines"
+                raise JoinError(why) from error
+            except (OSError, http.client.HTTPException) as error:
+                words = error.strerror if isinstance(error, OSError) and error.strerror else error
+                why, again = f"{self.url} gives no answer ({words or type(error).__name__})", True
+            if not again or self.clock.monotonic() + pause > until:
+                raise JoinError(why)
+            print_text(f"{why}; trying again.", err=True)
+            self.clock.sleep(pause)
+            pause = min(2 * pause, _LONGEST_PAUSE)
+
+    def _ask(self, request: str) -> tuple[str, str]:
+        """The authority's certificate and ours."""
+        shown = joined.ask(self.url, joined.CA_PATH, None, joined.unverified(), self.clock)[0].decode(errors="replace")
+        try:
+            pinned = joined.pin_of(shown) == self.token.pin
+        except ValueError:
+            pinned = False
+        if not pinned:
+            raise JoinError(
+                f"{self.url} has another authority than the token names: it is another controller, or somebody between "
+                "it and this host; the token was not sent"
+            )
+        body = json.dumps(
+            {"token": self.token.id, "secret": self.token.secret, "node_id": self.node_id, "request": request}
+        )
+        context = ssl.SSLContext(ssl.PROTOCOL_TLS_CLIENT)
+        context.minimum_version = ssl.TLSVersion.TLSv1_3
+        context.load_verify_locations(cadata=shown)
+        answer = json.loads(joined.ask(self.url, joined.JOIN_PATH, body.encode(), context, self.clock)[0])
+        return shown, str(answer["certificate"])
+
+    def _keep(self, authority: str, certificate: str) -> str:
+        """Write both, once they fit the key; all of the folder is the agent's."""
+        from gpuwatch.runtime.certificates import by_handshake
+        from gpuwatch.runtime.tls import TlsFiles
+
+        fresh, key = self.folder / ".agent.pem.new", self.folder / "agent.key"
+        _write(self.folder / "ca.pem", authority)
+        _write(fresh, certificate)
+        files = TlsFiles(section="agent", certificate=fresh, key=key, ca=self.folder / "ca.pem", ca_key="tls_client_ca")
+        (validity,) = by_handshake(files)["agent.tls_certificate"]
+        fresh.replace(self.folder / "agent.pem")
+        _give_to_agent(self.folder)
+        return f"{validity.end:%Y-%m-%d}"
+
+
+def _request(path: Path) -> str:
+    """A request for a certificate, signed with the key in the file; the key is made where there is none."""
+    try:
+        from cryptography import x509
+        from cryptography.hazmat.primitives import hashes, serialization
+        from cryptography.hazmat.primitives.asymmetric import ec
+    except ImportError as error:
+        from gpuwatch.runtime.installed import MissingExtraError, install_command
+
+        raise MissingExtraError(f"to make a key takes the package cryptography: {install_command('join')}") from error
+    if not path.exists():
+        form = (serialization.Encoding.PEM, serialization.PrivateFormat.PKCS8, serialization.NoEncryption())
+        _write(path, ec.generate_private_key(ec.SECP256R1()).private_bytes(*form).decode())
+    key = serialization.load_pem_private_key(path.read_bytes(), password=None)
+    if not isinstance(key, ec.EllipticCurvePrivateKey):
+        raise JoinError(f"{path} is no key that gpuwatch has made; move it away")
+    made = x509.CertificateSigningRequestBuilder().subject_name(x509.Name([])).sign(key, hashes.SHA256())
+    return made.public_bytes(serialization.Encoding.PEM).decode()
+
+
+def _write(path: Path, text: str) -> None:
+    """Write a file that its owner alone may read."""
+    fresh = path.with_name(f"{path.name}.part")
+    fresh.unlink(missing_ok=True)
+    with os.fdopen(os.open(fresh, os.O_WRONLY | os.O_CREAT | os.O_EXCL, 0o600), "w", encoding="ascii") as file:
+        file.write(text)
+    fresh.replace(path)
+
+
+def _give_to_agent(folder: Path) -> None:
+    """Where root joins: let the folder be the agent's user's, who renews in it."""
+    try:
+        user = pwd.getpwnam(_USER)
+    except KeyError:
+        return
+    if os.geteuid() == 0:
+        for each in (folder, *folder.iterdir()):
+            os.chown(each, user.pw_uid, user.pw_gid, follow_symlinks=False)

@@ -1,0 +1,136 @@
+"""Adds keys to the section `agent` of a settings file that a person wrote, and leaves all else as it stands."""
+
+import json
+import os
+from collections.abc import Iterator, Mapping
+from contextlib import contextmanager
+from dataclasses import dataclass
+from pathlib import Path
+from typing import Self
+
+import yaml
+
+from gpuwatch.agent.settings import AgentSettings
+from gpuwatch.config import load_agent
+from gpuwatch.config.agent_alone import DEFAULT_PATH, default_path
+
+_SECTION = "agent"
+_PEOPLES = frozenset({"host", "notice_users", "node_id"})  # stay as people wrote them
+_OURS = frozenset({"controller"})  # is written anew
+_BEGIN = "# Written by `gpuwatch agent join`."
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class SettingsFile:
+    """A file that may not be there yet, its text, and what it says of the agent."""
+
+    path: Path
+    text: str
+    agent: AgentSettings
+    environment: Mapping[str, str]
+
+    @classmethod
+    def of(cls, path: Path | None, environment: Mapping[str, str]) -> Self:
+        """The file that the agent reads.
+
+        Raises:
+            ConfigError: it has mistakes.
+            OSError: it cannot be read.
+
+        """
+        where = path or default_path(environment) or DEFAULT_PATH
+        there = where.exists()
+        agent = load_agent(where if there else None, environment)
+        text = where.read_text(encoding="utf-8") if there else ""
+        return cls(path=where, text=text, agent=agent, environment=environment)
+
+    @contextmanager
+    def prepared(self, keys: Mapping[str, object]) -> "Iterator[PreparedFile]":
+        """The file with these keys, next to the old one and known to be sound; gone unless it is put in place.
+
+        Raises:
+            ConfigError: the settings contradict each other.
+            ValueError: a key has another value there.
+            OSError: it cannot be written.
+
+        """
+        text = with_keys(self.text, keys, str(self.path))
+        fresh = self.path.with_name(f".{self.path.name}.join")
+        self.path.parent.mkdir(parents=True, exist_ok=True)
+        try:
+            fresh.write_text(text, encoding="utf-8")
+            if self.path.exists():
+                like = self.path.stat()
+                fresh.chmod(like.st_mode & 0o777)
+                if os.geteuid() == 0:
+                    os.chown(fresh, like.st_uid, like.st_gid)
+            load_agent(fresh, self.environment)
+            yield PreparedFile(fresh=fresh, path=self.path)
+        finally:
+            fresh.unlink(missing_ok=True)
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class PreparedFile:
+    """A sound file that waits for its place."""
+
+    fresh: Path
+    path: Path
+
+    def put_in_place(self) -> None:
+        """Replace the old one, whole."""
+        self.fresh.replace(self.path)
+
+
+def with_keys(text: str, keys: Mapping[str, object], name: str) -> str:
+    """The text with the keys in its section `agent`.
+
+    Raises:
+        ValueError: one of them has another value there, or the section is written in braces.
+
+    """
+    root = yaml.compose(text, Loader=yaml.SafeLoader)
+    lines = text.splitlines(keepends=True)
+    if lines and not lines[-1].endswith("\n"):
+        lines[-1] += "\n"
+    if root is None:
+        return "".join([*lines, *_block(keys, 2, f"{_SECTION}:")])
+    if not isinstance(root, yaml.MappingNode) or root.flow_style:
+        raise ValueError(f"{name} is not written with one key a line; write its section {_SECTION} so")
+    section = next((value for key, value in root.value if key.value == _SECTION), None)
+    if section is None:
+        return "".join([*lines, *_block(keys, 2, f"{_SECTION}:")])
+    if isinstance(section, yaml.ScalarNode) and not section.value:
+        at = section.start_mark.line + 1
+        return "".join([*lines[:at], *_block(keys, 2), *lines[at:]])
+    if not isinstance(section, yaml.MappingNode) or section.flow_style:
+        raise ValueError(f"{name}: the section {_SECTION} is not written with one key a line; write it so")
+    return _inserted(lines, section, keys, name)
+
+
+def _inserted(lines: list[str], section: yaml.MappingNode, keys: Mapping[str, object], name: str) -> str:
+    """The lines with what the section lacks, at its begin."""
+    there = {key.value: value for key, value in section.value}
+    missing = {key: value for key, value in keys.items() if key not in there}
+    for key in keys.keys() & there.keys() - _PEOPLES:
+        node, wanted = there[key], keys[key]
+        written = yaml.safe_load(yaml.serialize(node))
+        if written == wanted:
+            continue
+        if key not in _OURS or node.start_mark.line != node.end_mark.line:
+            raise ValueError(
+                f"{name}:{node.start_mark.line + 1}: {_SECTION}.{key} has a value of its own, and this host would lose "
+                f"it; remove the key to let the host join, or keep your own certificates"
+            )
+        row = node.start_mark.line
+        line = lines[row]
+        lines[row] = line[: node.start_mark.column] + json.dumps(wanted) + line[node.end_mark.column :]
+    at, indent = section.start_mark.line, section.start_mark.column
+    return "".join([*lines[:at], *(_block(missing, indent) if missing else ()), *lines[at:]])
+
+
+def _block(keys: Mapping[str, object], indent: int, head: str | None = None) -> list[str]:
+    """Lines of YAML; every value is written as JSON, which YAML reads alike."""
+    room = " " * indent
+    lines = [] if head is None else ["\n", f"{head}\n"]
+    return [*lines, f"{room}{_BEGIN}\n", *(f"{room}{key}: {json.dumps(value)}\n" for key, value in keys.items())]

@@ -1,0 +1,132 @@
+"""The port at which hosts join and renew: TLS 1.3 alone, three paths, and no user.
+
+GET /v1/ca gives the authority's certificate, which the host compares with the fingerprint in its token.
+POST /v1/join takes a token and a request for a certificate. POST /v1/renew takes one of ours, in the handshake.
+"""
+
+import logging
+from collections.abc import Callable
+from dataclasses import dataclass, field
+from datetime import datetime
+from http import HTTPStatus
+from threading import Lock
+
+import msgspec
+
+from gpuwatch.controller.join.authority import Authority, digest_of, key_in, key_of
+from gpuwatch.controller.join.register import Book, HeldToken, Host, RefusedError, Register
+from gpuwatch.runtime.clock import Clock
+from gpuwatch.runtime.http.access import LoginLimiter, client_of
+from gpuwatch.runtime.http.request import TEXT, Request, Response
+from gpuwatch.runtime.joined import CA_PATH, JOIN_PATH, RENEW_PATH
+from gpuwatch.runtime.printable import legible
+
+log = logging.getLogger(__name__)
+
+
+class _Asked(msgspec.Struct, frozen=True, kw_only=True):
+    """What a host that joins sends."""
+
+    token: str
+    secret: str
+    node_id: str
+    request: str
+
+
+class Answer(msgspec.Struct, frozen=True, kw_only=True):
+    """What it gets: its certificate and the authority's, in PEM."""
+
+    certificate: str
+    authority: str
+
+
+@dataclass(slots=True, kw_only=True)
+class JoinDoor:
+    """Answers hosts."""
+
+    authority: Authority
+    register: Register
+    clock: Clock
+    _limiter: LoginLimiter = field(default_factory=LoginLimiter)
+    _turn: Lock = field(default_factory=Lock)
+
+    def answer(self, request: Request) -> Response:
+        """Every request."""
+        path = request.target.partition("?")[0]
+        known: dict[str, tuple[str, Callable[[Request], Response]]] = {
+            CA_PATH: ("GET", self._show),
+            JOIN_PATH: ("POST", self._join),
+            RENEW_PATH: ("POST", self._renew),
+        }
+        method, does = known.get(path, ("", _nothing))
+        if method and request.method != method:
+            return _refuse(HTTPStatus.METHOD_NOT_ALLOWED, f"only {method}", ("Allow", method))
+        try:
+            return does(request)
+        except RefusedError as error:
+            log.warning("A host at %s is not let in: %s", request.client, legible(str(error), 300))
+            later = (("Retry-After", "10"),) if error.status is HTTPStatus.TOO_MANY_REQUESTS else ()
+            return _refuse(error.status, str(error), *later)
+
+    def _show(self, _request: Request) -> Response:
+        return Response(body=self.authority.pem.encode(), content_type="application/x-pem-file")
+
+    def _join(self, request: Request) -> Response:
+        try:
+            asked = msgspec.json.decode(request.body or b"", type=_Asked)
+        except (msgspec.MsgspecError, UnicodeDecodeError, RecursionError) as error:
+            raise RefusedError(HTTPStatus.BAD_REQUEST, "this is no request to join, or one of over 16 KiB") from error
+        now = self.clock.now()
+        with self.register.change(now) as book:
+            held = self._token(book, asked, request.client, now)
+            try:
+                key = key_in(asked.request)
+            except ValueError as error:
+                raise RefusedError(HTTPStatus.BAD_REQUEST, str(error)) from error
+            digest = digest_of(key)
+            counts = book.admit(held, asked.node_id, digest)
+            issued = self.authority.for_node(key, asked.node_id, now)
+            host = Host(node_id=asked.node_id, key=digest, address=request.client, joined_at=now, token=held.id)
+            before = len(book.revoked)
+            book.note_joined(held, host, issued, counts=counts)
+            if len(book.revoked) != before:
+                self.authority.revoke(book.revoked_serials, now)
+        log.warning("%s has joined from %s with token %s", legible(asked.node_id, 80), request.client, held.id)
+        return self._issued(issued.pem)
+
+    def _token(self, book: Book, asked: _Asked, address: str, now: datetime) -> HeldToken:
+        """The token, unless too many that are none have come from that address."""
+        client, at = client_of(address), self.clock.monotonic()
+        with self._turn:
+            if not self._limiter.allows(client, at):
+                words = "too many wrong tokens from this address; try again later"
+                raise RefusedError(HTTPStatus.TOO_MANY_REQUESTS, words)
+            try:
+                return book.check_token(asked.token, asked.secret, now)
+            except RefusedError:
+                self._limiter.note_failure(client, at)
+                raise
+
+    def _renew(self, request: Request) -> Response:
+        if request.certificate is None:
+            raise RefusedError(HTTPStatus.FORBIDDEN, "to renew takes the certificate that was given before")
+        now = self.clock.now()
+        with self.register.change(now) as book:
+            key = key_of(request.certificate)
+            host = book.of_key(digest_of(key), now)
+            issued = self.authority.for_node(key, host.node_id, now)
+            book.note_renewed(host, issued, now)
+        log.info("%s has a new certificate until %s", legible(host.node_id, 80), f"{issued.end:%Y-%m-%d %H:%M} UTC")
+        return self._issued(issued.pem)
+
+    def _issued(self, pem: str) -> Response:
+        body = msgspec.json.encode(Answer(certificate=pem, authority=self.authority.pem))
+        return Response(body=body, content_type="application/json", headers=(("Cache-Control", "no-store"),))
+
+
+def _nothing(_request: Request) -> Response:
+    raise RefusedError(HTTPStatus.NOT_FOUND, "hosts join and renew here, and nothing else")
+
+
+def _refuse(status: HTTPStatus, words: str, *headers: tuple[str, str]) -> Response:
+    return Response(status=status, body=f"{words}\n".encode(), content_type=TEXT, headers=headers)
