@@ -30,7 +30,6 @@ from gpuwatch.agent.posted import Answer, posted_app
 from gpuwatch.agent.probe.supervisor import ProbeSupervisor
 from gpuwatch.agent.processes.pool import Question
 from gpuwatch.agent.published import Snapshot
-from gpuwatch.agent.renewal import Renewal
 from gpuwatch.agent.settings import AgentSettings
 from gpuwatch.agent.slurm_jobs.watch import CGROUPS, SlurmJobs
 from gpuwatch.agent.state import AgentCore
@@ -113,7 +112,6 @@ def serve(settings: AgentSettings, reread: Callable[[], AgentSettings], log_form
         return _UNUSABLE
     control = _control(settings, supervisor, clock)
     ending = SignalWaiter()
-    renewal = Renewal(settings, clock)
     supervisor.start()
     if settings.reads_this_host and settings.kernel_log != "none":
         health.xids.kernel_log_up = KernelLog(settings.kernel_log, clock, health.xids.hear).start()
@@ -121,7 +119,10 @@ def serve(settings: AgentSettings, reread: Callable[[], AgentSettings], log_form
     _watch_users(settings, core, users, clock)
     instance.start(_namer(settings, core, exporter))
     server.start()
-    renewal.start()
+    if settings.controller is not None:
+        from gpuwatch.agent.renewal import Renewal  # noqa: PLC0415  loaded by hosts that have joined
+
+        Renewal(settings, clock).start()
     _LOG.info("gpuwatch agent %s of node %s serves %s/metrics", __version__, node_id, server.url)
     lacking = tuple(protection_lacking(settings))
     if lacking and not is_loopback(str(server.server_address[0])):
@@ -131,7 +132,6 @@ def serve(settings: AgentSettings, reread: Callable[[], AgentSettings], log_form
     ends = _ends(ending, supervisor, reread, clock)
     watchdog.stop()
     server.close()
-    renewal.stop()
     terminals.stop()
     if control is not None:
         control.close()

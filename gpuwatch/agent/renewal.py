@@ -43,16 +43,11 @@ class Renewal:
         self._url = settings.controller
         self._files = files_of(settings, "agent")
         self._clock = clock
-        self._stopping = threading.Event()
 
     def start(self) -> None:
         """Begin; returns at once."""
         if self._url is not None:
             threading.Thread(target=self._run, name="renewal", daemon=True).start()
-
-    def stop(self) -> None:
-        """Ask for nothing more."""
-        self._stopping.set()
 
     def step(self) -> bool:
         """Renew the certificate if it is time; whether there is a new one."""
@@ -98,13 +93,13 @@ class Renewal:
         )
 
     def _run(self) -> None:
-        """Look again and again until `stop` is called."""
-        while not self._stopping.is_set():
+        """Look again and again; the thread ends with the agent."""
+        while True:
             try:
                 self.step()
             except Exception:  # noqa: BLE001  the thread must go on
                 _LOG.exception("the look at the certificate failed")
-            self._stopping.wait(LOOK_SECONDS)
+            self._clock.sleep(LOOK_SECONDS)
 
 
 def _validity(files: TlsFiles) -> Validity:

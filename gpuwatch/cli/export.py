@@ -24,7 +24,7 @@ force_option = click.option("--force", is_flag=True, help="Overwrite files that 
 
 @commands.group()
 def export() -> None:
-    """Write dashboards, alerts, units, IAM policies, the Helm chart, a kustomize base or costs into a folder.
+    """Write dashboards, alerts, units, IAM policies, the Helm chart, a kustomize base, costs or how hosts join.
 
     A file that differs is not overwritten without --force.
     """

@@ -93,13 +93,12 @@ def with_keys(text: str, keys: Mapping[str, object], name: str) -> str:
     lines = text.splitlines(keepends=True)
     if lines and not lines[-1].endswith("\n"):
         lines[-1] += "\n"
-    if root is None:
-        return "".join([*lines, *_block(keys, 2, f"{_SECTION}:")])
-    if not isinstance(root, yaml.MappingNode) or root.flow_style:
+    if root is not None and (not isinstance(root, yaml.MappingNode) or root.flow_style):
         raise ValueError(f"{name} is not written with one key a line; write its section {_SECTION} so")
-    section = next((value for key, value in root.value if key.value == _SECTION), None)
+    section = next((value for key, value in root.value if key.value == _SECTION), None) if root is not None else None
     if section is None:
-        return "".join([*lines, *_block(keys, 2, f"{_SECTION}:")])
+        gap = ["\n"] if lines else []
+        return "".join([*lines, *gap, f"{_SECTION}:\n", *_block(keys, 2)])
     if isinstance(section, yaml.ScalarNode) and not section.value:
         at = section.start_mark.line + 1
         return "".join([*lines[:at], *_block(keys, 2), *lines[at:]])
@@ -129,8 +128,7 @@ def _inserted(lines: list[str], section: yaml.MappingNode, keys: Mapping[str, ob
     return "".join([*lines[:at], *(_block(missing, indent) if missing else ()), *lines[at:]])
 
 
-def _block(keys: Mapping[str, object], indent: int, head: str | None = None) -> list[str]:
+def _block(keys: Mapping[str, object], indent: int) -> list[str]:
     """Lines of YAML; every value is written as JSON, which YAML reads alike."""
     room = " " * indent
-    lines = [] if head is None else ["\n", f"{head}\n"]
-    return [*lines, f"{room}{_BEGIN}\n", *(f"{room}{key}: {json.dumps(value)}\n" for key, value in keys.items())]
+    return [f"{room}{_BEGIN}\n", *(f"{room}{key}: {json.dumps(value)}\n" for key, value in keys.items())]

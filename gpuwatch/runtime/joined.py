@@ -103,7 +103,7 @@ class AnswerError(Exception):
         self.status = status
 
 
-def unverified() -> ssl.SSLContext:
+def unverified() -> "ssl.SSLContext":
     """For the one question whose answer is compared with the pin: nothing secret may be sent over it."""
     context = ssl.SSLContext(ssl.PROTOCOL_TLS_CLIENT)
     context.minimum_version = ssl.TLSVersion.TLSv1_3
@@ -112,7 +112,7 @@ def unverified() -> ssl.SSLContext:
     return context
 
 
-def ask(url: str, path: str, body: bytes | None, context: ssl.SSLContext, clock: Clock) -> tuple[bytes, str]:
+def ask(url: str, path: str, body: bytes | None, context: "ssl.SSLContext", clock: Clock) -> tuple[bytes, str]:
     """The controller's answer, and our own address on the way to it; no proxy, no redirect, one deadline for all.
 
     Raises:
