@@ -28,7 +28,7 @@ systemctl enable gpuwatch-agent
 systemctl restart gpuwatch-agent
 """
 _CLOUD_INIT = """#cloud-config
-# For clouds without a store for secrets. Put the token in place of TOKEN. Whoever can read this user data has it, also
+# For clouds without a store for secrets. Put the token in place of TOKEN. A reader of this user data has it, also
 # every program on the machine: give it few hosts and a short time, and revoke it when they have joined.
 # Install gpuwatch by `packages` or before this `runcmd`, or have it in the image.
 write_files:

@@ -43,7 +43,7 @@ def token(*, hosts: int, seconds: float, node: str | None, path: Path | None) ->
         raise click.BadParameter(f"a token holds for {_LONGEST_DAYS}d at most", param_hint="--for")
     if node is not None and hosts != 1:
         raise click.UsageError("--node is for one host; leave --hosts out")
-    with _explained(path) as settings:
+    with _open_settings(path) as settings:
         from gpuwatch.controller.join.authority import Authority
         from gpuwatch.controller.join.register import Register
         from gpuwatch.runtime.clock import SystemClock
@@ -62,7 +62,7 @@ def token(*, hosts: int, seconds: float, node: str | None, path: Path | None) ->
 @json_option
 def listing(*, path: Path | None, as_json: bool) -> None:
     """List tokens and the hosts that have joined."""
-    with _explained(path) as settings:
+    with _open_settings(path) as settings:
         from gpuwatch.controller.join.listing import list_joined
         from gpuwatch.runtime.clock import SystemClock
         from gpuwatch.runtime.json_document import json_text
@@ -79,7 +79,7 @@ def revoke(*, what: str, path: Path | None) -> None:
 
     The controller does not believe that node's agent any more, from its next round on, and renews nothing for it.
     """
-    with _explained(path) as settings:
+    with _open_settings(path) as settings:
         from gpuwatch.controller.join.authority import Authority
         from gpuwatch.controller.join.register import Register
         from gpuwatch.runtime.clock import SystemClock
@@ -100,7 +100,7 @@ def revoke(*, what: str, path: Path | None) -> None:
 
 
 @contextmanager
-def _explained(path: Path | None) -> "Iterator[JoinSettings]":
+def _open_settings(path: Path | None) -> "Iterator[JoinSettings]":
     """The settings of a controller that lets hosts join; what is missing in words, and exit status 2."""
     settings = settings_of(path).controller.join
     if settings.host is None:

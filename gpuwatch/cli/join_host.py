@@ -18,6 +18,7 @@ from gpuwatch.agent.settings import AgentSettings
 from gpuwatch.cli.base import config_option, print_text, zero_or_more
 from gpuwatch.runtime import joined
 from gpuwatch.runtime.clock import Clock, SystemClock
+from gpuwatch.runtime.json_document import read_json
 
 TOKEN_VARIABLE = "GPUWATCH_JOIN_TOKEN"  # noqa: S105  the name of a variable
 FOLDER = Path("/var/lib/gpuwatch-agent/join")
@@ -78,10 +79,10 @@ def agent_join(
     variable = os.environ.pop(TOKEN_VARIABLE, None)  # no setting, and no program started from here needs it
     try:
         given = joined.read_token(_token_text(token, token_file, variable))
-        file = SettingsFile.of(path, os.environ)
+        file = SettingsFile.read_file(path, os.environ)
         node_id = node or _node_id(file.agent)
         host = Joining(url=controller, token=given, node_id=node_id, folder=folder.absolute(), clock=SystemClock())
-        with file.prepared(host.settings(node)) as settings:
+        with file.prepare_file(host.settings(node)) as settings:
             until = host.join(seconds)
             settings.put_in_place()
     except ConfigError as error:
@@ -179,7 +180,9 @@ class Joining:
 
     def _ask(self, request: str) -> tuple[str, str]:
         """The authority's certificate and ours."""
-        shown = joined.ask(self.url, joined.CA_PATH, None, joined.unverified(), self.clock)[0].decode(errors="replace")
+        shown = joined.ask_controller(self.url, joined.CA_PATH, None, joined.unverified_context(), self.clock)[
+            0
+        ].decode(errors="replace")
         try:
             pinned = joined.pin_of(shown) == self.token.pin
         except ValueError:
@@ -195,7 +198,7 @@ class Joining:
         context = ssl.SSLContext(ssl.PROTOCOL_TLS_CLIENT)
         context.minimum_version = ssl.TLSVersion.TLSv1_3
         context.load_verify_locations(cadata=shown)
-        answer = json.loads(joined.ask(self.url, joined.JOIN_PATH, body.encode(), context, self.clock)[0])
+        answer = read_json(joined.ask_controller(self.url, joined.JOIN_PATH, body.encode(), context, self.clock)[0])
         return shown, str(answer["certificate"])
 
     def _keep(self, authority: str, certificate: str) -> str:
@@ -214,7 +217,7 @@ class Joining:
 
 
 def _request(path: Path) -> str:
-    """A request for a certificate, signed with the key in the file; the key is made where there is none."""
+    """A request for a certificate, signed with the key in the file; a missing key is made."""
     try:
         from cryptography import x509
         from cryptography.hazmat.primitives import hashes, serialization

@@ -30,7 +30,7 @@ class SettingsFile:
     environment: Mapping[str, str]
 
     @classmethod
-    def of(cls, path: Path | None, environment: Mapping[str, str]) -> Self:
+    def read_file(cls, path: Path | None, environment: Mapping[str, str]) -> Self:
         """The file that the agent reads.
 
         Raises:
@@ -45,7 +45,7 @@ class SettingsFile:
         return cls(path=where, text=text, agent=agent, environment=environment)
 
     @contextmanager
-    def prepared(self, keys: Mapping[str, object]) -> "Iterator[PreparedFile]":
+    def prepare_file(self, keys: Mapping[str, object]) -> "Iterator[PreparedFile]":
         """The file with these keys, next to the old one and known to be sound; gone unless it is put in place.
 
         Raises:
@@ -104,10 +104,10 @@ def with_keys(text: str, keys: Mapping[str, object], name: str) -> str:
         return "".join([*lines[:at], *_block(keys, 2), *lines[at:]])
     if not isinstance(section, yaml.MappingNode) or section.flow_style:
         raise ValueError(f"{name}: the section {_SECTION} is not written with one key a line; write it so")
-    return _inserted(lines, section, keys, name)
+    return _insert_keys(lines, section, keys, name)
 
 
-def _inserted(lines: list[str], section: yaml.MappingNode, keys: Mapping[str, object], name: str) -> str:
+def _insert_keys(lines: list[str], section: yaml.MappingNode, keys: Mapping[str, object], name: str) -> str:
     """The lines with what the section lacks, at its begin."""
     there = {key.value: value for key, value in section.value}
     missing = {key: value for key, value in keys.items() if key not in there}

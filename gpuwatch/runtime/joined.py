@@ -53,7 +53,7 @@ def read_token(text: str) -> Token:
     """A token as it was handed over.
 
     Raises:
-        ValueError: it is none; the words do not repeat it.
+        ValueError: it is no token; the words do not repeat it.
 
     """
     found = _TOKEN.fullmatch(text.strip())
@@ -67,7 +67,7 @@ def pin_of(certificate: str) -> bytes:
     """The SHA-256 of a certificate in PEM.
 
     Raises:
-        ValueError: it is none.
+        ValueError: it is no certificate.
 
     """
     return hashlib.sha256(ssl.PEM_cert_to_DER_cert(certificate)).digest()
@@ -77,7 +77,7 @@ def controller_url(text: str) -> str:
     """The URL of a controller's port for hosts that join, of an address, with or without scheme and port.
 
     Raises:
-        ValueError: it is none.
+        ValueError: it is no such address.
 
     """
     wrong = ValueError(
@@ -103,8 +103,8 @@ class AnswerError(Exception):
         self.status = status
 
 
-def unverified() -> "ssl.SSLContext":
-    """For the one question whose answer is compared with the pin: nothing secret may be sent over it."""
+def unverified_context() -> "ssl.SSLContext":
+    """For the question after the authority alone, which the pin answers: nothing secret may be sent over it."""
     context = ssl.SSLContext(ssl.PROTOCOL_TLS_CLIENT)
     context.minimum_version = ssl.TLSVersion.TLSv1_3
     context.check_hostname = False
@@ -112,7 +112,9 @@ def unverified() -> "ssl.SSLContext":
     return context
 
 
-def ask(url: str, path: str, body: bytes | None, context: "ssl.SSLContext", clock: Clock) -> tuple[bytes, str]:
+def ask_controller(
+    url: str, path: str, body: bytes | None, context: "ssl.SSLContext", clock: Clock
+) -> tuple[bytes, str]:
     """The controller's answer, and our own address on the way to it; no proxy, no redirect, one deadline for all.
 
     Raises:

@@ -1,7 +1,7 @@
 """The certificate authority of one controller: its key, the certificates that it makes, and those that it takes back.
 
-1. It certifies names below `gpuwatch` alone: its own certificate says so (name constraints), so whoever trusts it by
-   mistake elsewhere has lost nothing.
+1. It certifies names below `gpuwatch` alone: its own certificate says so (name constraints), so a client that trusts it
+   by mistake has lost nothing.
 2. A certificate names what the controller decides, nothing that a request asks for: of a request only the key counts.
 3. No certificate outlives the authority, and none is valid for longer than the settings say.
 """
@@ -39,7 +39,7 @@ class Issued:
 
 
 class Authority:
-    """The authority in a folder that is there; `make` makes one."""
+    """The authority in a folder that is there; `make_authority` makes one."""
 
     def __init__(self, join: JoinSettings) -> None:
         """Read its certificate and its key.
@@ -58,7 +58,7 @@ class Authority:
 
     @property
     def pem(self) -> str:
-        """Its certificate."""
+        """The authority's certificate in PEM."""
         return self._certificate.public_bytes(_PEM).decode()
 
     @property
@@ -77,7 +77,7 @@ class Authority:
         return self._issue(key, f"node:{node_id}"[:_LONGEST_CN], (server_name_of(node_id), ANY_AGENT), both, now)
 
     def keep_own(self, now: datetime) -> None:
-        """Make the certificates of the controller and of Prometheus, and anew when half of their time is over.
+        """Make the certificates of the controller and of Prometheus, and new ones when half of their time is over.
 
         Raises:
             OSError: they cannot be written.
@@ -147,12 +147,12 @@ class Authority:
         return there.not_valid_before_utc <= now < there.not_valid_after_utc - whole / 2
 
 
-def make(join: JoinSettings, fleet: str, now: datetime) -> Authority:
-    """The authority of the folder, which is made where there is none.
+def make_authority(join: JoinSettings, fleet: str, now: datetime) -> Authority:
+    """The authority of the folder; a new one, where the folder has no authority.
 
     Raises:
         OSError: it cannot be read or written.
-        ValueError: what is there is none.
+        ValueError: what is there is no authority.
 
     """
     if not join.file(f"{names.AUTHORITY}.pem").exists():
@@ -192,10 +192,10 @@ def make(join: JoinSettings, fleet: str, now: datetime) -> Authority:
 
 
 def key_in(request: str) -> ec.EllipticCurvePublicKey:
-    """The key of a request for a certificate (PKCS #10) whose sender has its private half.
+    """The key of a request for a certificate (PKCS #10); its sender has proven to have the private half.
 
     Raises:
-        ValueError: it is none, or of another kind of key.
+        ValueError: it is no request, or of another kind of key.
 
     """
     try:
@@ -241,7 +241,7 @@ def write(path: Path, content: bytes) -> None:
 
 
 def give_to_owner(descriptor: int, folder: Path) -> None:
-    """Let a file of root's belong to whom its folder belongs to."""
+    """Give a file of root's to the owner of its folder."""
     if os.geteuid() == 0:
         owner = folder.stat()
         os.fchown(descriptor, owner.st_uid, owner.st_gid)

@@ -42,7 +42,7 @@ class Answer(msgspec.Struct, frozen=True, kw_only=True):
 
 @dataclass(slots=True, kw_only=True)
 class JoinDoor:
-    """Answers hosts."""
+    """Answers hosts that join or renew."""
 
     authority: Authority
     register: Register
@@ -51,7 +51,7 @@ class JoinDoor:
     _turn: Lock = field(default_factory=Lock)
 
     def answer(self, request: Request) -> Response:
-        """Every request."""
+        """Answer every request of a host."""
         path = request.target.partition("?")[0]
         known: dict[str, tuple[str, Callable[[Request], Response]]] = {
             CA_PATH: ("GET", self._show),
@@ -92,10 +92,10 @@ class JoinDoor:
             if len(book.revoked) != before:
                 self.authority.revoke(book.revoked_serials, now)
         log.warning("%s has joined from %s with token %s", legible(asked.node_id, 80), request.client, held.id)
-        return self._issued(issued.pem)
+        return self._certificate_answer(issued.pem)
 
     def _token(self, book: Book, asked: _Asked, address: str, now: datetime) -> HeldToken:
-        """The token, unless too many that are none have come from that address."""
+        """The token, unless too many wrong ones have come from that address."""
         client, at = client_of(address), self.clock.monotonic()
         with self._turn:
             if not self._limiter.allows(client, at):
@@ -117,9 +117,9 @@ class JoinDoor:
             issued = self.authority.for_node(key, host.node_id, now)
             book.note_renewed(host, issued, now)
         log.info("%s has a new certificate until %s", legible(host.node_id, 80), f"{issued.end:%Y-%m-%d %H:%M} UTC")
-        return self._issued(issued.pem)
+        return self._certificate_answer(issued.pem)
 
-    def _issued(self, pem: str) -> Response:
+    def _certificate_answer(self, pem: str) -> Response:
         body = msgspec.json.encode(Answer(certificate=pem, authority=self.authority.pem))
         return Response(body=body, content_type="application/json", headers=(("Cache-Control", "no-store"),))
 

@@ -48,7 +48,7 @@ class JoinedDocument:
 
     @property
     def text(self) -> str:
-        """Both as tables."""
+        """Tokens and hosts as tables."""
         tokens = [("TOKEN", "STATE", "USED", "NODE", "UNTIL (UTC)")]
         for each in self.tokens:
             used = f"{each.used} of {each.hosts}"

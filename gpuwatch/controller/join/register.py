@@ -21,6 +21,7 @@ from pathlib import Path
 import msgspec
 
 from gpuwatch.controller.join.authority import Issued, give_to_owner, write
+from gpuwatch.model.bounds import BoundedInt
 from gpuwatch.runtime.joined import LONGEST_NODE_ID, Token
 
 _FILE, _LOCK = "register.json", ".lock"
@@ -52,8 +53,8 @@ class HeldToken(msgspec.Struct, frozen=True, kw_only=True):
     secret_sha256: str
     made_at: datetime
     until: datetime
-    hosts: int
-    used: int = 0
+    hosts: BoundedInt
+    used: BoundedInt = 0
     node_id: str | None = None  # the one node that it is for
     revoked: bool = False
 
@@ -88,15 +89,15 @@ class Host(msgspec.Struct, frozen=True, kw_only=True):
 
 
 class Book(msgspec.Struct, kw_only=True):
-    """All of it."""
+    """All tokens, hosts and revoked certificates."""
 
-    schema: int = 1
+    schema: BoundedInt = 1
     tokens: dict[str, HeldToken] = {}
     hosts: dict[str, Host] = {}
     revoked: list[Certificate] = []
 
     def make_token(self, now: datetime, *, until: datetime, hosts: int, node_id: str | None, pin: bytes) -> Token:
-        """A new token, whose secret nobody but the caller ever has."""
+        """A new token; nobody but the caller ever has its secret."""
         made = Token(id=secrets.token_hex(4), secret=secrets.token_urlsafe(24), pin=pin)
         self.tokens[made.id] = HeldToken(
             id=made.id, secret_sha256=_sha256(made.secret), made_at=now, until=until, hosts=hosts, node_id=node_id
@@ -107,7 +108,7 @@ class Book(msgspec.Struct, kw_only=True):
         """The token.
 
         Raises:
-            RefusedError: it is none, or its time is over.
+            RefusedError: there is no such token, or its time is over.
 
         """
         held = self.tokens.get(token_id)
@@ -149,7 +150,7 @@ class Book(msgspec.Struct, kw_only=True):
         """A host has its certificate; those of another key for the same node are taken back."""
         if counts:
             self.tokens[held.id] = msgspec.structs.replace(held, used=held.used + 1)
-        there, new = self.hosts.get(host.node_id), _noted(issued)
+        there, new = self.hosts.get(host.node_id), _certificate_of(issued)
         kept: tuple[Certificate, ...] = ()
         if there is not None:
             if there.key == host.key:
@@ -176,7 +177,7 @@ class Book(msgspec.Struct, kw_only=True):
     def note_renewed(self, host: Host, issued: Issued, now: datetime) -> None:
         """A host has one more certificate."""
         kept = tuple(each for each in host.certificates if now < each.end)
-        self.hosts[host.node_id] = msgspec.structs.replace(host, certificates=(*kept, _noted(issued)))
+        self.hosts[host.node_id] = msgspec.structs.replace(host, certificates=(*kept, _certificate_of(issued)))
 
     def revoke(self, what: str, now: datetime) -> str | None:
         """Take back a token by its id, or the certificates of a node; says what it was, None for nothing known."""
@@ -246,7 +247,7 @@ class Register:
             write(self.folder / _FILE, msgspec.json.format(msgspec.json.encode(book), indent=1))
 
 
-def _noted(issued: Issued) -> Certificate:
+def _certificate_of(issued: Issued) -> Certificate:
     return Certificate(serial=f"{issued.serial:x}", end=issued.end)
 
 

@@ -9,7 +9,7 @@ from apscheduler.schedulers.background import BackgroundScheduler
 from apscheduler.triggers.interval import IntervalTrigger
 
 from gpuwatch.controller.join import settings as names
-from gpuwatch.controller.join.authority import Authority, make
+from gpuwatch.controller.join.authority import Authority, make_authority
 from gpuwatch.controller.join.door import JoinDoor
 from gpuwatch.controller.join.register import Register
 from gpuwatch.controller.join.settings import JoinSettings
@@ -40,7 +40,7 @@ class Joins:
 
     @property
     def url(self) -> str | None:
-        """Where it listens."""
+        """Where hosts find it."""
         return None if self._server is None else self._server.url
 
     def start(self, scheduler: BackgroundScheduler) -> None:
@@ -60,7 +60,7 @@ class Joins:
             log.exception("The certificates in controller.join.folder cannot be renewed; the next try is in an hour.")
 
     def close(self) -> None:
-        """End every connection."""
+        """End every connection of hosts."""
         if self._server is not None:
             self._server.close()
 
@@ -76,7 +76,7 @@ def open_authority(join: JoinSettings, fleet: str, clock: Clock) -> Authority:
     register, now = Register(Path(join.folder)), clock.now()
     register.folder.mkdir(mode=0o700, parents=True, exist_ok=True)
     with register.lock():
-        authority = make(join, fleet, now)
+        authority = make_authority(join, fleet, now)
         authority.keep_own(now)
         if not join.file(names.TRUST).exists():
             authority.revoke(register.read().revoked_serials, now)

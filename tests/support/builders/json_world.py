@@ -11,6 +11,8 @@ import pytest
 
 from gpuwatch.clouds import Leftover, LeftoverKind
 from gpuwatch.clouds.permissions import Quota
+from gpuwatch.controller.join.authority import Issued
+from gpuwatch.controller.join.register import Host, Register
 from gpuwatch.controller.round import Round
 from gpuwatch.ledger import Ledger, LedgerSettings
 from gpuwatch.model.activity import State
@@ -35,6 +37,7 @@ budgets: {team: {usd_per_month: 1000}}
 notify: {receivers: {chat: {webhook: {url: "http://127.0.0.1:1/"}}}}
 agent: {source: simulated, port: 1, evidence: {snooze: {directory: FOLDER/snoozes}}}
 cloud: {regions: [us-east-1], endpoint_url: "http://127.0.0.1:1"}
+controller: {join: {host: 127.0.0.1, folder: FOLDER/join}}
 """
 LEFT = (
     Leftover(id="vol-1", kind=LeftoverKind.UNATTACHED_VOLUME, region="us-east-1", type="gp3", size_bytes=100 * 1024**3),
@@ -68,6 +71,7 @@ def made_in(folder: Path) -> Path:
     )
     (folder / "spot.csv").write_text("time,offer,nodes\n0,a,4\n3600,a,0\n7200,a,4\n86400,a,4\n", encoding="utf-8")
     (folder / "short.csv").write_text("2026-01-01T00:00Z,1\n", encoding="utf-8")
+    one_has_joined(folder / "join")
     ledger = Ledger.connect(LedgerSettings(path=str(folder / "ledger.db")))
     ledger.lead()
     fortnight = a_fortnight(ledger)
@@ -79,6 +83,16 @@ def made_in(folder: Path) -> Path:
     ledger.snooze(WORKLOAD, "ann@desk", "a demo", last, NOW + timedelta(days=1))
     ledger.close()
     return folder
+
+
+def one_has_joined(folder: Path) -> None:
+    """A token, and a host that has joined by it."""
+    folder.mkdir()
+    with Register(folder).change(NOW) as book:
+        made = book.make_token(NOW, until=NOW + timedelta(hours=1), hosts=2, node_id=None, pin=bytes(32))
+        host = Host(node_id="i-train-1", key="00", address="127.0.0.1", joined_at=NOW, token=made.id)
+        issued = Issued(pem="", serial=1, end=NOW + timedelta(days=90))
+        book.note_joined(book.tokens[made.id], host, issued, counts=True)
 
 
 class Account:

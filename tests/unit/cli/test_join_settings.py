@@ -73,10 +73,10 @@ def test_a_file_that_would_not_be_sound_is_not_put_in_place(tmp_path: Path) -> N
     path = tmp_path / "gpuwatch.yaml"
     path.write_text("agent:\n  interval: 1s\n", encoding="utf-8")
     path.chmod(0o640)
-    file = SettingsFile.of(path, {})
-    with pytest.raises(ConfigError, match="tls_key"), file.prepared({"tls_certificate": "/join/agent.pem"}):
+    file = SettingsFile.read_file(path, {})
+    with pytest.raises(ConfigError, match="tls_key"), file.prepare_file({"tls_certificate": "/join/agent.pem"}):
         pass
-    with file.prepared(KEYS) as prepared:
+    with file.prepare_file(KEYS) as prepared:
         prepared.put_in_place()
     assert path.stat().st_mode & 0o777 == 0o640
     assert [each.name for each in tmp_path.iterdir()] == ["gpuwatch.yaml"]

@@ -29,6 +29,7 @@ LINES: dict[str, tuple[str, ...]] = {
     "plan": ("plan",),
     "explain": ("explain forgotten", "explain note-1 --at 2026-03-28"),
     "blocked": ("blocked",),
+    "join.list": ("join list",),
     "unused": ("unused",),
     "rounds": ("rounds",),
     "audit.log": ("audit log --since 30d",),

@@ -8,7 +8,6 @@ from collections.abc import Callable, Iterator
 from concurrent.futures import ThreadPoolExecutor
 from contextlib import suppress
 from dataclasses import dataclass, replace
-from datetime import timedelta
 from pathlib import Path
 
 import pytest
@@ -18,7 +17,6 @@ from cryptography.hazmat.primitives.asymmetric import ec, ed25519, rsa
 from hypothesis import HealthCheck, given, settings
 from hypothesis import strategies as st
 
-from gpuwatch.agent.renewal import Renewal
 from gpuwatch.cli.join_host import JoinError, Joining
 from gpuwatch.controller.join.authority import Issued
 from gpuwatch.controller.join.register import Book, Host, RefusedError
@@ -342,66 +340,6 @@ def test_a_host_joins_over_ipv6_and_from_any_of_its_addresses(tmp_path: Path) ->
     assert host.agent.host == "::"
     found = host.certificate().extensions.get_extension_for_class(x509.SubjectAlternativeName).value
     assert found.get_values_for_type(x509.IPAddress) == []
-
-
-def test_an_agent_renews_by_its_certificate_when_a_third_of_its_time_is_left(tmp_path: Path, host: JoiningHost) -> None:
-    """After 59 days of 90 nothing is asked; after 61 a new certificate for the same key is there, without a token."""
-    join = JoinSettings(host="127.0.0.1", port=0, folder=str(tmp_path / "controller"), lifetime=90 * 86400.0)
-    controller = Controller(join=join, clock=world_clock(-61))
-    controller.authority.keep_own(controller.clock.now())
-    controller.begin()
-    assert host.join(controller.url, controller.token()).exit_code == 0
-    first, clock = host.certificate(), world_clock(-61)
-    renewal = Renewal(host.agent, clock)
-    clock.jump(59 * 86400.0)
-    assert (renewal.step(), host.certificate()) == (False, first)
-    clock.jump(2 * 86400.0)
-    controller.clock.jump(61 * 86400.0)
-    assert renewal.step()
-    second = host.certificate()
-    assert second.public_key() == first.public_key()
-    assert second.not_valid_after_utc - first.not_valid_after_utc == timedelta(days=61)
-    assert not renewal.step()
-    controller.end()
-
-
-def test_an_agent_whose_controller_is_away_keeps_its_certificate_and_tries_again(
-    tmp_path: Path, host: JoiningHost, caplog: pytest.LogCaptureFixture
-) -> None:
-    """Every look says why; the first one after the controller is back succeeds."""
-    join = JoinSettings(host="127.0.0.1", port=0, folder=str(tmp_path / "controller"), lifetime=90 * 86400.0)
-    controller = Controller(join=join, clock=world_clock(-70))
-    controller.begin()
-    port = int(controller.url.rpartition(":")[2])
-    assert host.join(controller.url, controller.token()).exit_code == 0
-    first = host.certificate()
-    controller.end()
-    renewal = Renewal(host.agent, world_clock())
-    assert (renewal.step(), host.certificate()) == (False, first)
-    assert "is not renewed yet" in caplog.text
-    controller.clock.jump(70 * 86400.0)
-    controller.join = JoinSettings(host="127.0.0.1", port=port, folder=controller.join.folder)
-    controller.begin()
-    assert renewal.step()
-    controller.end()
-
-
-def test_a_host_cannot_fill_the_register_by_renewing(controller: Controller, host: JoiningHost) -> None:
-    """Eight certificates that are valid at the same time are the most."""
-    assert host.join(controller.url, controller.token()).exit_code == 0
-    statuses = [controller.post(joined.RENEW_PATH, b"{}", renewal_context(host))[0] for _ in range(9)]
-    assert statuses == [200] * 7 + [429] * 2
-
-
-def test_nobody_renews_without_a_certificate_or_with_the_controllers(controller: Controller) -> None:
-    """The controller's and Prometheus' own certificates are of the same authority and of no host."""
-    assert controller.post(joined.RENEW_PATH, b"{}")[0] == 403
-    folder = Path(controller.join.folder)
-    for name in ("controller", "prometheus"):
-        files = TlsFiles(
-            section="x", certificate=folder / f"{name}.pem", key=folder / f"{name}.key", ca=folder / "ca.pem"
-        )
-        assert controller.post(joined.RENEW_PATH, b"{}", client_context(files))[0] == 403
 
 
 def test_a_key_of_another_kind_is_no_key_of_ours(controller: Controller, host: JoiningHost) -> None:
