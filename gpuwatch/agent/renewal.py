@@ -76,7 +76,7 @@ class Renewal:
             OSError, ValueError, http.client.HTTPException: it gives no answer, or none that can be used.
 
         """
-        body, _ = joined.ask_controller(url, joined.RENEW_PATH, b"{}", client_context(self._files), self._clock)
+        body = joined.ask_controller(url, joined.RENEW_PATH, b"{}", client_context(self._files), self._clock)
         answer = msgspec.json.decode(body, type=_Answer)
         certificate = self._files.certificate
         if certificate is None:

@@ -180,9 +180,8 @@ class Joining:
 
     def _ask(self, request: str) -> tuple[str, str]:
         """The authority's certificate and ours."""
-        shown = joined.ask_controller(self.url, joined.CA_PATH, None, joined.unverified_context(), self.clock)[
-            0
-        ].decode(errors="replace")
+        anybody = joined.unverified_context()
+        shown = joined.ask_controller(self.url, joined.CA_PATH, None, anybody, self.clock).decode(errors="replace")
         try:
             pinned = joined.pin_of(shown) == self.token.pin
         except ValueError:
@@ -198,8 +197,8 @@ class Joining:
         context = ssl.SSLContext(ssl.PROTOCOL_TLS_CLIENT)
         context.minimum_version = ssl.TLSVersion.TLSv1_3
         context.load_verify_locations(cadata=shown)
-        answer = read_json(joined.ask_controller(self.url, joined.JOIN_PATH, body.encode(), context, self.clock)[0])
-        return shown, str(answer["certificate"])
+        given = read_json(joined.ask_controller(self.url, joined.JOIN_PATH, body.encode(), context, self.clock))
+        return shown, str(given["certificate"])
 
     def _keep(self, authority: str, certificate: str) -> str:
         """Write both, once they fit the key; all of the folder is the agent's."""

@@ -112,10 +112,8 @@ def unverified_context() -> "ssl.SSLContext":
     return context
 
 
-def ask_controller(
-    url: str, path: str, body: bytes | None, context: "ssl.SSLContext", clock: Clock
-) -> tuple[bytes, str]:
-    """The controller's answer, and our own address on the way to it; no proxy, no redirect, one deadline for all.
+def ask_controller(url: str, path: str, body: bytes | None, context: "ssl.SSLContext", clock: Clock) -> bytes:
+    """The controller's answer; no proxy, no redirect, one deadline for all.
 
     Raises:
         AnswerError: it refuses.
@@ -139,4 +137,4 @@ def ask_controller(
         if response.status != 200:  # noqa: PLR2004  HTTP
             words = answer.decode(errors="replace").strip()[:300]
             raise AnswerError(response.status, words or f"HTTP {response.status}")
-        return answer, str(line.getsockname()[0])
+        return answer

@@ -32,8 +32,8 @@ class JoinSettings:
         str,
         MinLen(1),
         Setting(
-            "The authority's key, tokens and hosts, from this file's folder if relative. A reader of it can pose as every "
-            "agent: keep it, and back it up, as a password."
+            "The authority's key, tokens and hosts, from this file's folder if relative. A reader of it can pose as "
+            "every agent: keep it, and back it up, as a password."
         ),
     ] = "/var/lib/gpuwatch/join"
     lifetime: Annotated[

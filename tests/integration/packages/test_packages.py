@@ -207,7 +207,9 @@ def test_a_bare_install_says_what_to_install(
 def _written_by(command: list[str | Path], folder: Path, **variables: str) -> dict[str, str]:
     """What every export and `config init` write, by its path below the folder; the configuration passes its check."""
     kinds = commands.commands["export"].commands  # type: ignore[attr-defined]  # a group has some
-    wanted = [("export", kind, str(folder / kind)) for kind in kinds if kind != "focus"]  # which reads a ledger
+    more = {"join": ("10.0.0.5",)}
+    reads_no_ledger = [kind for kind in kinds if kind != "focus"]
+    wanted = [("export", kind, str(folder / kind), *more.get(kind, ())) for kind in reads_no_ledger]
     file = str(folder / "gpuwatch.yaml")
     for arguments in (*wanted, ("config", "init", file), ("config", "check", "--config", file)):
         done = subprocess.run(

@@ -98,9 +98,8 @@ class Controller:
     def post(self, path: str, body: bytes, context: ssl.SSLContext | None = None) -> tuple[int, str]:
         """Status and words of an answer."""
         try:
-            return 200, joined.ask_controller(
-                self.url, path, body, context or joined.unverified_context(), SystemClock()
-            )[0].decode()
+            shown = context or joined.unverified_context()
+            return 200, joined.ask_controller(self.url, path, body, shown, SystemClock()).decode()
         except joined.AnswerError as error:
             return error.status, str(error)
 
