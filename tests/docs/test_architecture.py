@@ -1,5 +1,6 @@
 """The house: who may import whom, how large a room may be, what the running agent may carry."""
 
+import ast
 import subprocess
 import sys
 from graphlib import CycleError, TopologicalSorter
@@ -14,6 +15,8 @@ from tests.support.paths import ROOT
 MODULES = sorted((ROOT / "gpuwatch").rglob("*.py"))
 TESTS = sorted((ROOT / "tests").rglob("*.py"))
 LONGEST_LINES = 400
+# Both take user and password away. Whoever else shows an address asks the first.
+READ_A_PASSWORD = {"gpuwatch/runtime/http/address.py", "gpuwatch/runtime/installed.py"}
 
 
 def test_imports_follow_the_contracts() -> None:
@@ -49,6 +52,18 @@ def test_no_module_grows_past_four_hundred_lines(module: Path) -> None:
 def test_there_is_no_room_for_whatever_is_left_over(name: str) -> None:
     """Every module is named after what it is about."""
     assert [path for path in MODULES if path.stem == name] == []
+
+
+def test_the_part_of_an_address_with_the_password_is_read_where_it_is_taken_away() -> None:
+    """What shows `netloc` shows `user:password@`: in a log, a list, a message, or the ledger."""
+    readers = {
+        str(module.relative_to(ROOT))
+        for module in MODULES
+        for part in ast.walk(ast.parse(module.read_bytes()))
+        if isinstance(part, ast.Attribute) and part.attr == "netloc"
+    }
+
+    assert readers == READ_A_PASSWORD
 
 
 def test_the_running_agent_carries_no_validator_no_cloud_and_no_command_line() -> None:

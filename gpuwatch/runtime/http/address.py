@@ -2,7 +2,8 @@
 
 What stands in an address goes out in the clear, is shown by lists, logs and messages, and stays in the ledger. So
 `is_web_address` refuses it for every setting at once, and messages show what `host_and_port` or `shown_address` leave:
-`netloc`, which holds the password, is read nowhere else (tests/docs/test_architecture.py).
+`netloc`, which holds the password, is read nowhere else, except where an installation's origin is shown without it
+(tests/docs/test_architecture.py).
 """
 
 import re
