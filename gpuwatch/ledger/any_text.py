@@ -5,6 +5,7 @@ Text without such characters, which is nearly all, is written as it is, so that 
 """
 
 import re
+from collections.abc import Callable
 from typing import Any, Literal
 
 import msgspec
@@ -27,10 +28,14 @@ class AnyText(TypeDecorator[str]):
         del dialect
         return value if value is None else storable_text(value)
 
-    def process_result_value(self, value: str | None, dialect: Dialect) -> str | None:
-        """Read it as it was."""
-        del dialect
-        return value if value is None or MARK not in value else _WRITTEN.sub(_as_it_was, value)
+    def result_processor(self, dialect: Dialect, coltype: object) -> Callable[[str | None], str | None]:
+        """Read it as it was; a function for each value, as a `process_result_value` takes a call more."""
+        del dialect, coltype
+        return _read_text
+
+
+def _read_text(value: str | None) -> str | None:
+    return value if value is None or MARK not in value else _WRITTEN.sub(_as_it_was, value)
 
 
 def storable_text(value: str) -> str:

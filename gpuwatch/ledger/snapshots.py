@@ -2,7 +2,7 @@
 
 import hashlib
 import zlib
-from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
+from collections.abc import Callable, Container, Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, replace
 from datetime import datetime
 from functools import partial
@@ -85,7 +85,9 @@ def encode(
 ) -> bytes:
     """A round's body; `gaps` are the digests of what pools know of their gaps after it. With a `rest` it is CHANGES."""
     rest = rest or Rest(base=0, shared=frozenset(), lines={})
-    proposed, decided = _order(proposals, decisions, rest), _order(decisions, decisions, rest)
+    numbers = {node_id: number for number, node_id in enumerate(rest.lines)}
+    of_lines = {id(step) for each in decisions for step in each.steps if step.node_id in numbers}
+    proposed, decided = (_order(said, of_lines, numbers) for said in (proposals, decisions))
     said = _whole(proposals, proposed), _whole(decisions, decided)
     squeeze, content = zlib.compressobj(_LEVEL), BytesIO()  # whose value is no copy
     for piece in chain(
@@ -210,15 +212,15 @@ def _line_pieces(
         yield [msgspec.msgpack.encode(lines[first : first + _LINES_PER_PIECE])]
 
 
-def _order(said: Sequence[Proposal] | Sequence[Decision], decisions: Sequence[Decision], rest: Rest) -> list[_Order]:
+def _order(
+    said: Sequence[Proposal] | Sequence[Decision], of_lines: Container[int], numbers: Mapping[str, int]
+) -> list[_Order]:
     """Which of the steps are those of lines: the very steps that were decided about their machines."""
-    numbers = {node_id: number for number, node_id in enumerate(rest.lines)}
-    decided = {id(step) for each in decisions for step in each.steps if step.node_id in numbers}
     orders = []
     for each in said:
         whole, lines, last = [], [], -1
         for place, step in enumerate(each.steps):
-            if id(step) in decided:
+            if id(step) in of_lines:
                 number = numbers[step.node_id]
                 lines.append(number - last)
                 last = number

@@ -9,7 +9,6 @@ Of a Kubernetes cluster each node object is kept once, with its machine, and no 
 """
 
 from collections.abc import Mapping, Sequence
-from contextlib import suppress
 from dataclasses import dataclass, replace
 from datetime import UTC, datetime
 from operator import attrgetter
@@ -68,14 +67,15 @@ class Marks:
         marks: dict[str, tuple[int, int]] = {}
         lines: dict[str, Line] = {}
         for place, node in enumerate(nodes):
-            # What cannot be compared or rounded is kept whole.
-            with suppress(*_ODD):
+            try:
                 found = _mark_of(node, decided.get(node.id))
                 if found is not None:
                     marks[node.id] = place, found[0]
                     then = known.get(node.id)
                     if then is not None and then[1] == found[0]:
                         lines[node.id] = _line(then[0], node, found[1])
+            except _ODD:  # what cannot be compared or rounded is kept whole
+                continue
         return cls(by_machine=marks), lines
 
 
@@ -114,6 +114,9 @@ def _mark_of(node: Node, step: Step | None) -> tuple[int, list[int | None]] | No
                 None if held is None else round(held * _THOUSANDTHS),
                 None if active is None else round(active * _THOUSANDTHS),
             )
+        if begun is None and health is None and doing.doubt is None and not gpu.pods:  # nearly all
+            gpus.append((gpu.uuid, gpu.index, doing.since, over))
+            continue
         judged = None if health is None else _HEALTH(health)
         gpus.append((gpu.uuid, gpu.index, doing.state, doing.since, doing.doubt, begun, judged, over, gpu.pods))
     said = step.reason.sentence.replace(format_duration(activity.held_seconds), _TIME)

@@ -65,8 +65,10 @@ _DELIVERED_AT = (
     .correlate(INTENTS, OUTCOMES)
     .scalar_subquery()
 )
+_OF_A_NOTICE: list[Any] = [INTENTS.c[name] for name in ("key", "node_id", "pool", "reason", "arguments")]
+_OF_A_NOTICE += [OUTCOMES.c.at.label("given_at"), OUTCOMES.c.id.label("link"), _DELIVERED_AT.label("told_at")]
 _IN_FORCE = (
-    select(INTENTS, OUTCOMES.c.at.label("given_at"), OUTCOMES.c.id.label("link"), _DELIVERED_AT.label("told_at"))
+    select(*_OF_A_NOTICE)
     .join(OUTCOMES, OUTCOMES.c.key == INTENTS.c.key)
     .where(
         INTENTS.c.verb == Verb.NOTICE.value,

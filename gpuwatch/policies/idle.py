@@ -46,6 +46,7 @@ _WORKS = Reason(code=State.BUSY.value, sentence="It works.")
 _AGAIN = "A new notice follows if it still has no use."
 # Rounds compare thousands; to look a member up takes longer than to compare it.
 _RUNNING, _STOPPED, _UNSEEN = NodeState.RUNNING, NodeState.STOPPED, NodeState.UNKNOWN
+_CODES = {state: state.value for state in State}  # `value` is a call
 _BUSY, _UNKNOWN, _HOLD, _WITHDRAW = State.BUSY, State.UNKNOWN, Verb.HOLD, Verb.WITHDRAW
 
 __all__ = ["IdleRules", "choose_action", "grace_seconds", "lacking", "propose", "wait_seconds"]
@@ -112,7 +113,7 @@ def propose(
         pool=pool,
         decide=lambda node: (
             _step_for(node, observation, rules, office),
-            tuple(idle_words.advice(node, observation, rules)),
+            idle_words.advice(node, observation, rules),
         ),
         about=(
             rules,
@@ -148,7 +149,9 @@ def _starts(observation: Observation, pool: str, rules: IdleRules) -> Restarts |
 
 def _step_for(node: Node, observation: Observation, rules: IdleRules, office: Office) -> Step:
     """One node's step; a notice that no longer stands is withdrawn, whatever its node does."""
-    notice = observation.ledger.notice(node.id)
+    notice, verdict = observation.ledger.notice(node.id), node.signal.verdict
+    if notice is None and verdict is not None and node.state is _RUNNING and verdict.activity.state is _BUSY:
+        return _unchosen(node, verdict.activity, _HOLD, observation, rules)  # most of a large fleet
     why = None if notice is None or notices.is_paused(notice) else notices.withdrawn(notice, node.pool)
     if why is not None:
         return make_step(node, _WITHDRAW, "notice_over", f"{why}.", _AGAIN)
@@ -173,13 +176,10 @@ def _step(node: Node, notice: Notice | None, observation: Observation, rules: Id
     missing = lacking(activity, rules)
     if missing is not None and activity.state is not _BUSY:
         return make_step(node, _HOLD, "unknown", f"Its verdict does not hold the evidence {missing!r}.", "That signal.")
-    held, is_ = format_duration(activity.held_seconds), word(activity)
     choice, wait = choose_action(node, observation, rules)
     if choice is None:
-        learnt = rules.fresh_seconds is not None and node.pool not in observation.fresh
-        wait = None if learnt else wait_seconds(node, observation, rules)
-        change = "It would have to be idle" + ("." if wait is None else f" for {format_duration(wait)}.")
-        return make_step(node, undo, activity.state.value, f"It has been {is_} for {held}.", change)
+        return _unchosen(node, activity, undo, observation, rules)
+    held, is_ = format_duration(activity.held_seconds), word(activity)
     if choice in {"report", "resize-advice"}:
         change = f"The pool says `{choice}` for {activity.state.value} nodes; `stop` would reclaim it."
         return make_step(node, undo, f"{activity.state.value}_report", f"It has been {is_} for {held}.", change)
@@ -191,6 +191,15 @@ def _step(node: Node, notice: Notice | None, observation: Observation, rules: Id
             node, undo, "no_price", f"It has been {is_} for {held}; break_even needs its price.", "A price."
         )
     return _waiting(node, observation, rules, office, wait, then)
+
+
+def _unchosen(node: Node, activity: Activity, undo: Verb, observation: Observation, rules: IdleRules) -> Step:
+    """Hold a node in a state that the pool does nothing about, or withdraw its notice."""
+    learnt = rules.fresh_seconds is not None and node.pool not in observation.fresh
+    wait = None if learnt else wait_seconds(node, observation, rules)
+    change = "It would have to be idle" + ("." if wait is None else f" for {format_duration(wait)}.")
+    sentence = f"It has been {word(activity)} for {format_duration(activity.held_seconds)}."
+    return make_step(node, undo, _CODES[activity.state], sentence, change)
 
 
 def _waiting(node: Node, observation: Observation, rules: IdleRules, office: Office, wait: float, then: Verb) -> Step:

@@ -7,7 +7,7 @@ from gpuwatch.model.activity import Activity, State, WorkOwner
 from gpuwatch.model.decision import Advice, Observation, Reason, Step, Stopped, Verb
 from gpuwatch.model.duration import format_duration, format_time
 from gpuwatch.model.evidence_text import owner_text
-from gpuwatch.model.fleet import Node, NodeState
+from gpuwatch.model.fleet import GpuVerdict, Node, NodeState
 from gpuwatch.model.stops import NOT_PROVED
 from gpuwatch.policies.idle_settings import IdleRules
 from gpuwatch.policies.idle_timeout.node_wait import too_old, wait_seconds
@@ -95,27 +95,38 @@ def stopped_by(found: Stopped | None, node: Node) -> str:
     return f"gpuwatch stopped it at {format_time(found.at)}: {found.why or 'no reason is on record'}{approved}."
 
 
-def advice(node: Node, observation: Observation, rules: IdleRules) -> Iterator[Advice]:
+def advice(node: Node, observation: Observation, rules: IdleRules) -> tuple[Advice, ...]:
     """Say what people might do about a node that is partly idle, too old, or of the wrong size."""
-    verdict, state = node.verdict, node.activity.state
+    verdict = node.signal.verdict
     if node.state is not _RUNNING or verdict is None:
-        return
+        return ()
+    state = verdict.activity.state
     if state is _BUSY:
         idle = [gpu for gpu in verdict.gpus if gpu.activity.state is _IDLE]
-        wait = wait_seconds(node, observation, rules) if idle else None
-        shortest = min((gpu.activity.held_seconds for gpu in idle), default=0.0)
-        if len(idle) < len(verdict.gpus) and wait is not None and shortest >= wait:
-            sentence = (
-                f"{len(idle)} of its {len(verdict.gpus)} GPUs have been idle for {format_duration(shortest)} or longer "
-                "while the others work: a smaller machine, or MIG, may do."
-            )
-            yield _advise(node, "partly_idle", sentence)
-        if rules.max_age is not None and too_old(node, observation, rules):
-            sentence = f"It has been up for longer than {format_duration(rules.max_age)} and is still busy."
-            yield _advise(node, "max_age", sentence)
-    if state is State.IDLE and rules.action == "resize-advice":
-        held = format_duration(node.activity.held_seconds)
-        yield _advise(node, "resize", f"It has been idle for {held}: a smaller machine, or none, may do.")
+        if not idle and rules.max_age is None:  # most of a large fleet
+            return ()
+        return tuple(_of_busy(node, idle, len(verdict.gpus), observation, rules))
+    if state is _IDLE and rules.action == "resize-advice":
+        held = format_duration(verdict.activity.held_seconds)
+        return (_advise(node, "resize", f"It has been idle for {held}: a smaller machine, or none, may do."),)
+    return ()
+
+
+def _of_busy(
+    node: Node, idle: list[GpuVerdict], gpus: int, observation: Observation, rules: IdleRules
+) -> Iterator[Advice]:
+    """Say the same of a node that works; `idle` are its GPUs that do not."""
+    wait = wait_seconds(node, observation, rules) if idle else None
+    shortest = min((gpu.activity.held_seconds for gpu in idle), default=0.0)
+    if len(idle) < gpus and wait is not None and shortest >= wait:
+        sentence = (
+            f"{len(idle)} of its {gpus} GPUs have been idle for {format_duration(shortest)} or longer "
+            "while the others work: a smaller machine, or MIG, may do."
+        )
+        yield _advise(node, "partly_idle", sentence)
+    if rules.max_age is not None and too_old(node, observation, rules):
+        sentence = f"It has been up for longer than {format_duration(rules.max_age)} and is still busy."
+        yield _advise(node, "max_age", sentence)
 
 
 def _advise(node: Node, code: str, sentence: str) -> Advice:
