@@ -155,6 +155,12 @@ def knowing(*, own: bool, answered: bool = False) -> GapHistory:
     return replace(history, saved=1e9, answers=answers)
 
 
+def asked_before() -> GapHistory:
+    """A pool that knows nothing but that the first notice of the played machine ran out unanswered: two days ago."""
+    at = BEGIN_UNIX - 2 * 86400.0
+    return GapHistory(answers=AnswerHistory(newest=(Answer(at=at),), passed={NODE_ID: at}))
+
+
 def judge(recording: Recording, profile: str, *, knows: GapHistory | None = None) -> Judged:
     """One profile's rounds over the recorded day, until it stops the machine.
 

@@ -11,6 +11,7 @@ from tests.lives.story import Life, Login
 from tests.lives.world import World
 
 _UTMP = struct.Struct("hi32s4s32s256shhiii4i20s")  # struct utmp of glibc on x86_64, as a C compiler lays it out
+_STOP_DELAY_SECONDS = 10.0  # UserStopDelaySec of logind.conf(5)
 _BOOT_TIME, _USER_PROCESS, _DEAD_PROCESS = 2, 7, 8
 
 
@@ -40,6 +41,9 @@ class PeopleFiles:
         records = [self._record(_BOOT_TIME, 0, "~", "reboot", "6.5.0-1020-aws", -UPTIME_SECONDS)]
         for login in self._life.logins:
             records += self._login(login, moment)
+        if not self._hidden:
+            for name in {login.user for login in self._life.logins}:
+                self._user(name, [login for login in self._life.logins if login.user == name], moment)
         kept = all(login.utmp or login.tty is None for login in self._life.logins)  # not by newer distributions
         if not self._hidden and kept:
             self._folder.put("/run/utmp", b"".join(records))
@@ -63,7 +67,6 @@ class PeopleFiles:
         if not self._hidden:
             if there or (left and login.begin <= moment):
                 self._folder.put(path, self._session(login, uid, closing=not there))
-                self._folder.put(f"/run/systemd/users/{uid}", f"NAME={login.user}\nSTATE=active\nSTOPPING=no\n")
             else:
                 self._folder.drop(path)
         if login.tty is not None and login.kind not in {"x11", "wayland"}:
@@ -74,6 +77,19 @@ class PeopleFiles:
         kind = _USER_PROCESS if there else _DEAD_PROCESS
         name = login.user if there else ""
         return [self._record(kind, pid, login.tty or "", name, login.host if there else "", login.begin)]
+
+    def _user(self, name: str, logins: list[Login], moment: float) -> None:
+        """What logind says of a user with a session, with what is left of one, or for ten seconds after the last."""
+        begun = [login for login in logins if login.begin <= moment]
+        shown = [each.id for each in begun if (self._folder.root / f"run/systemd/sessions/{each.id}").exists()]
+        there = any(moment < login.end for login in begun)
+        leaves = any(moment - login.end < _STOP_DELAY_SECONDS for login in begun)
+        path = f"/run/systemd/users/{self._life.users[name]}"
+        if not shown and not leaves:
+            self._folder.drop(path)
+            return
+        sessions = " ".join(map(str, shown))
+        self._folder.put(path, f"NAME={name}\nSTATE={'active' if there else 'closing'}\nSESSIONS={sessions}\n")
 
     def _manager(self, uid: int, *, there: bool) -> None:
         """The runtime folder of a user, which is there as long as the user's manager is."""

@@ -100,11 +100,11 @@ def _life(code: str, told: Mapping[str, Any]) -> Life:
     users = BASE_USERS | {name: int(uid) for name, uid in told.get("users", {}).items()}
     gpus = dict(told.get("gpus") or {})
     count = int(gpus.pop("count", 1))
-    logins = tuple(_login(entry, seconds) for entry in told.get("logins", ()))
+    logins = tuple(login for entry in told.get("logins", ()) for login in _logins(entry, seconds))
     cast = [actor for entry in base.get("cast", ()) for actor in _actors(entry)]
     cast += [actor for login in logins for actor in login_cast(login)]
     cast += [actor for entry in told.get("tmux", ()) for actor in _multiplexer(entry)]
-    cast += [actor for entry in told.get("cast", ()) for actor in _actors(entry)]
+    cast += _in_each_turn([actor for entry in told.get("cast", ()) for actor in _actors(entry)], told, seconds)
     windows = {entry["tty"]: {"typed": entry.get("from", "-50m"), **entry} for entry in told.get("tmux", ())}
     return Life(
         code=code,
@@ -155,6 +155,48 @@ def _multiplexer(told: Mapping[str, Any]) -> list[Actor]:
         begin=shell.begin, end=shell.end,
     )  # fmt: skip
     return [keeper, shell]
+
+
+def _starts(told: Mapping[str, Any], until: float) -> list[float]:
+    """When a login begins: once, or each time of those that come again and again."""
+    first = duration(told.get("from", "-1h"))
+    if "every" not in told:
+        return [first]
+    every, last = duration(told["every"]), min(until, duration(told["to"]) if "to" in told else until)
+    return [first + every * turn for turn in range(int((last - first) / every) + 1)]
+
+
+def _logins(told: Mapping[str, Any], until: float) -> list[Login]:
+    """One that comes again and again has another session each time, as logind counts them."""
+    once = _login({name: value for name, value in told.items() if name not in {"every", "for"}}, until)
+    if "every" not in told:
+        return [once]
+    length = duration(told["for"])
+    return [
+        replace(once, id=once.id + turn, begin=begin, end=begin + length, typed=(begin,))
+        for turn, begin in enumerate(_starts(told, until))
+    ]
+
+
+def _in_each_turn(cast: list[Actor], told: Mapping[str, Any], until: float) -> list[Actor]:
+    """The cast, with what runs in a login that comes again and again once for each of its sessions."""
+    found = cast
+    for login in (each for each in told.get("logins", ()) if "every" in each):
+        number, length = int(login["id"]), duration(login["for"])
+        first, *_ = starts = _starts(login, until)
+        here = [each for each in found if each.place == f"session {number}"]
+        found = [each for each in found if each.place != f"session {number}"]
+        names = {each.name: each.name for each in here} | {f"sshd{number}u": "sshd{}u", f"bash{number}": "bash{}"}
+        for turn, begin in enumerate(starts):
+            for each in here:
+                parent = names.get(each.parent or "", each.parent or "").format(number + turn)
+                made = replace(
+                    each, name=f"{each.name} {turn}" if turn else each.name, place=f"session {number + turn}",
+                    parent=(f"{parent} {turn}" if turn and parent in {one.name for one in here} else parent) or None,
+                    begin=each.begin + begin - first, end=min(each.end + begin - first, begin + length),
+                )  # fmt: skip
+                found.append(replace(made, util=_while_there(made, made.end - made.begin)))
+    return found
 
 
 def _login(told: Mapping[str, Any], until: float) -> Login:
@@ -251,11 +293,12 @@ def _actors(told: Mapping[str, Any]) -> list[Actor]:
     return [made] + [replace(made, name=f"{made.name}#{number}", sockets=()) for number in range(2, copies + 1)]
 
 
-def _while_there(actor: Actor) -> Rate:
-    """The use of the GPU by one that comes again and again: a constant one only while it is there."""
-    if actor.every is None or actor.length is None:
+def _while_there(actor: Actor, once: float | None = None) -> Rate:
+    """The use of the GPU by one that comes again and again, or `once` for so long: a constant one only then."""
+    every, length = (actor.every, actor.length) if once is None else (float("inf"), once)
+    if every is None or length is None:
         return actor.util
-    turns, parts = [actor.begin, actor.end, actor.every, actor.length], actor.util.parts
+    turns, parts = [actor.begin, actor.end, every, length], actor.util.parts
     constant = (-float("inf"), float("inf"), float("inf"))
     return Rate(
         tuple(Part(each.rate, *turns) if (each.begin, each.end, each.period) == constant else each for each in parts)

@@ -10,7 +10,7 @@ import pytest
 
 from gpuwatch.model.activity import State
 from gpuwatch.policies import PoolRules
-from tests.lives.judge import activities, judge, knowing
+from tests.lives.judge import activities, asked_before, judge, knowing
 from tests.lives.play import play, record, silent
 from tests.lives.rights import least_rights, nobody, unit_rights
 from tests.lives.story import all_paths, load
@@ -31,12 +31,14 @@ _BUSY = sorted(code for code in _BY_CODE if code.startswith("B"))
 def test_with_the_rights_that_ship_no_machine_in_use_is_stopped(code: str) -> None:
     """With those of the form that grants least: what it does not let the agent see is doubt, and never absence.
 
-    Nor does the balanced profile in a pool that knows its pauses and expects no node to be needed soon.
+    Nor does the balanced profile where nobody answered its first notice, nor in a pool that knows its pauses and
+    expects no node to be needed soon.
     """
     life = load(_BY_CODE[code])
     with silent("gpuwatch"):
         recording = record(life, rights=least_rights(), hours=_SHIPPED_HOURS)
         stopped = {profile: judge(recording, profile).stopped_after for profile in ("cautious", "balanced")}
+        stopped["asked"] = judge(recording, "balanced", knows=asked_before()).stopped_after
         stopped["known"] = judge(recording, "balanced", knows=knowing(own=True)).stopped_after
     assert set(stopped.values()) == {None}, f"{life.title}: {life.who} {stopped}"
 

@@ -7,6 +7,7 @@ SSH login (no utmp), its processes have. A person who is logged in and has typed
 that occupies the node, too. A window of tmux has a record of its own in utmp, and nobody sits there. A terminal that is
 open without a login (Session Manager of AWS, a remote editor's shell, tmux) counts while somebody types there: its
 access time is later than its change time, which is that of its opening. Terminals in containers count as well.
+Who came over the network and has left occupies the node while they may come back (`visits`).
 """
 
 import errno
@@ -15,16 +16,18 @@ import re
 import struct
 from collections.abc import Collection, Iterable, Iterator
 from contextlib import suppress
-from dataclasses import dataclass, replace
+from dataclasses import dataclass, field, replace
 from pathlib import Path
 
 from gpuwatch.agent.attribution.process import user_name
 from gpuwatch.agent.evidence.base import IdleClock, Moment, Roots, UnseenError, make_finding, several
 from gpuwatch.agent.evidence.files import fields, list_paths, read_small, surely_dead
 from gpuwatch.agent.evidence.settings import SessionSettings
+from gpuwatch.agent.evidence.visits import Visits
 from gpuwatch.agent.processes.process import ProcessView
 from gpuwatch.agent.processes.shells import terminal_name
 from gpuwatch.model.activity import Evidence, State, WorkOwner
+from gpuwatch.model.duration import format_duration
 from gpuwatch.runtime.printable import legible
 
 # struct utmp of glibc (utmp(5)): what is needed lies at the same place everywhere, only the rest differs in size.
@@ -37,6 +40,7 @@ _RECORD_BYTES_ELSEWHERE = 400  # aarch64, riscv64: 64-bit session and times
 _TERMINAL = re.compile(r"[A-Za-z]+\w*(/\d+)?")
 _PRESENT_SECONDS = 4 * 3600.0  # somebody reads a log, sits before `watch nvidia-smi`, is at a meeting
 _DAEMONS = 3
+_FIRST_PERSON = 1000
 _KEEPERS = re.compile(r"tmux.*|screen|SCREEN|zellij|dtach|abduco")  # of terminals, with or without a person
 _DESKTOPS = frozenset({"x11", "wayland", "mir"})  # their input does not touch the terminal they run on
 
@@ -48,6 +52,7 @@ class Session:
     user: str
     terminal: str | None
     leader: int
+    remote: bool = field(default=False, compare=False)  # over the network, as far as logind says
 
     @property
     def called(self) -> str:
@@ -65,11 +70,13 @@ class People:
         self._silent_after = settings.silent_after
         self._roots = roots
         self._silence = IdleClock()
+        self._visits = Visits()
 
     def find_evidence(self, now: Moment) -> tuple[Evidence, ...]:
         """One finding: the person who typed last."""
         sessions, doubts = self.present()
         sessions = _with_terminals(sessions, now.processes)
+        self._note_visits(sessions, now)
         silent, untimed = self._silences(sessions, doubts, now)
         try:
             for session in self._open({session.terminal for session in sessions}):
@@ -98,8 +105,37 @@ class People:
             newest = min(present, key=lambda each: present[each])
             note = f"logged in: {several([each.called for each in present])}"
             return (self._say(State.OCCUPIED, note, least, WorkOwner(user=newest.user, pid=newest.leader or None)),)
+        at = now.monotonic_seconds
+        if (away := self._visits.find_expected(at)) is not None:
+            ago, within = away.stays_away_for(at), away.comes_back_within
+            how = "by SSH without a terminal" if away.program else "over the network"
+            note = (
+                f"{away.user} was here {how} {format_duration(ago)} ago, and may come again within "
+                f"{format_duration(within - ago)}"
+            )
+            return (self._say(State.OCCUPIED, note, least, WorkOwner(user=away.user)),)
         there = several([session.called for session in silent])
         return (self._say(State.IDLE, f"silent: {there}" if silent else "no user is logged in", least),)
+
+    def _note_visits(self, sessions: Iterable[Session], now: Moment) -> None:
+        """Take who is here from another machine, or has just left: a copy may last for less than a look's interval."""
+        here: dict[str, bool] = dict.fromkeys(self._just_left(), True)
+        remote = [each for each in sessions if each.remote]
+        leaders = {each.leader for each in sessions if each.terminal is not None}
+        for each in remote:
+            here[each.user] = here.get(each.user, True) and each.leader not in leaders
+        self._visits.note(here, now.monotonic_seconds)
+
+    def _just_left(self) -> Iterator[str]:
+        """Users without a session any more: logind keeps them for ten seconds. A daemon's user has jobs of cron."""
+        folder = self._roots.run / "systemd/users"
+        with suppress(OSError, UnseenError):
+            for path in list_paths(folder):
+                known = fields(read_small(path).text)
+                is_person = path.name.isdecimal() and int(path.name) >= _FIRST_PERSON
+                is_leaving = known.get("STATE") == "closing" and not known.get("SESSIONS")
+                if is_person and is_leaving and "NAME" in known:
+                    yield legible(known["NAME"], 32)
 
     def _silences(
         self, sessions: Iterable[Session], doubts: list[str], now: Moment
@@ -222,7 +258,12 @@ class People:
                 continue  # its person has left; a greeter, a service manager, cron
             timed = known.get("TYPE") not in _DESKTOPS
             terminal = _terminal(known.get("TTY", "")) if timed else None
-            yield Session(user=legible(known["USER"], 32), terminal=terminal, leader=int(known["LEADER"]))
+            yield Session(
+                user=legible(known["USER"], 32),
+                terminal=terminal,
+                leader=int(known["LEADER"]),
+                remote=known.get("REMOTE") == "1",
+            )
 
 
 def _windows(view: ProcessView | None) -> frozenset[str | None]:
