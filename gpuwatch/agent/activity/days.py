@@ -104,6 +104,7 @@ class Week:
     watched: Mapping[BoundedInt, BoundedFloat]
     habits: Mapping[str, Habit]
     begins: Mapping[str, tuple[BoundedFloat, ...]] = field(default_factory=dict)
+    asked: Mapping[str, tuple[BoundedInt, ...]] = field(default_factory=dict)  # `activity.asked` has the rules
 
     def after_look(self, at: float, gap: float, runs: Mapping[str, Run], on_gpu: Collection[str]) -> "Week":
         """The week after one more look, `gap` seconds after the one before, in which the GPUs' holders were listed."""

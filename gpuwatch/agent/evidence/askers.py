@@ -12,12 +12,11 @@ by who asks it. Rules, all of them, by port; a machine counts once, however ofte
    again and again, or three of a private network do: agents that report to a server.
 4. Where this machine asks the same port elsewhere, it is one of a mesh of equals (BGP, gossip): what moves less than a
    kilobyte a second there does not count.
-5. What the same machines ask of the whole fleet does not count (`common`).
 
 What counted is remembered for an hour, so that machines which come each half hour are several.
 """
 
-from collections import deque
+from collections import Counter, deque
 from collections.abc import Collection, Iterable, Iterator, Mapping
 from dataclasses import dataclass, field
 from ipaddress import ip_address
@@ -36,6 +35,7 @@ _READERS = 2  # a Prometheus is often a pair
 _WINDOW_SECONDS, _WINDOWS, _FEWEST_WINDOWS = 600.0, 36, 5
 _STANDS_OUT_BYTES, _STANDS_OUT_TIMES = 1000, 3
 _BROUGHT_BYTES, _BROUGHT_TIMES = 200, 2  # an agent reports; a request for a page is less, and its answer more
+_SCANNED_PORTS = 4
 _TURNS, _TURNS_SECONDS = 3, 600.0
 _MOST = 4096  # connections and machines: a server that has more is in use anyhow
 
@@ -47,11 +47,6 @@ class Ask:
     peer: bytes
     port: int
     protocol: str = "tcp"
-
-    @property
-    def fact(self) -> str:
-        """The same text on every machine of a fleet that the same one asks the same of."""
-        return f"{ip_address(self.peer)} asks {self.protocol} {self.port}"
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -137,32 +132,24 @@ class Askers:
         self._pages: dict[int, _Page] = {}
         self._elsewhere: dict[int, float] = {}  # ports that this machine asks at others
 
-    @property
-    def asks(self) -> frozenset[Ask]:
-        """Who has asked what in the last hour."""
-        return frozenset(self._seen)
-
     def look_at(
         self,
         accepted: Iterable[Sock],
         elsewhere: Iterable[int],
         pages: Collection[int],
-        common: Collection[str],
         at: float,
     ) -> Asked:
         """What counts now.
 
         `accepted` are connections that others made to the machine's own servers, with their bytes; `elsewhere` the
-        ports of others that it is connected to; `pages` the ports that are there to be read (an exporter's);
-        `common` the facts that most machines of the fleet have.
+        ports of others that it is connected to; `pages` the ports that are there to be read (an exporter's).
         """
         self._elsewhere |= dict.fromkeys(elsewhere, at)
         grown = self._follow(accepted, at)
         for known in (self._seen, self._users, self._elsewhere):
             _forget_old(known, at)
-        theirs = {cookie: each for cookie, each in self._contacts.items() if not common or each.ask.fact not in common}
-        read = self._read(theirs, pages, grown, at)
-        rest = {cookie: each for cookie, each in theirs.items() if cookie not in read}
+        read = self._read(self._contacts, pages, grown, at)
+        rest = {cookie: each for cookie, each in self._contacts.items() if cookie not in read}
         lasting = (each.ask for each in rest.values() if each.lasts(at) and each.ask.port not in pages)
         many = _ports_of_several(lasting) - self._elsewhere.keys()
         used = set[int]()
@@ -235,6 +222,28 @@ class Askers:
     def _near(self) -> Iterator[Ask]:
         """Of the machines that report, those with a private address: no scanner of the internet has one."""
         return (ask for ask in self._reports if ip_address(ask.peer).is_private)
+
+
+class Arrivals:
+    """Which ports a machine begins to ask that has not asked them for an hour."""
+
+    def __init__(self) -> None:
+        """Nobody has asked yet: who asks at the first look has perhaps asked for days."""
+        self._asked: dict[Ask, float] | None = None
+        self._new: dict[Ask, float] = {}
+
+    def take(self, asks: Collection[Ask], at: float) -> frozenset[str]:
+        """The ports by protocol, a minute after a machine came: one that asks many by then is a scanner."""
+        known = self._asked
+        if known is not None:
+            self._new |= {ask: at for ask in asks if ask not in known}
+        self._asked = {**({} if known is None else known), **dict.fromkeys(asks, at)}
+        _forget_old(self._asked, at)
+        ports = Counter(ask.peer for ask in self._asked)
+        ready = [ask for ask, since in self._new.items() if at - since >= LASTING_SECONDS]
+        for ask in ready:
+            del self._new[ask]
+        return frozenset(f"{ask.protocol} {ask.port}" for ask in ready if ports[ask.peer] < _SCANNED_PORTS)
 
 
 def _ports_of_several(asks: Iterable[Ask]) -> frozenset[int]:

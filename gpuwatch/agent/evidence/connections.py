@@ -21,6 +21,7 @@ themselves is busy, too (`hum`). So is an SSH session through which somebody rea
 
 from collections.abc import Callable, Collection, Mapping, Sequence
 from dataclasses import replace
+from datetime import datetime
 
 from gpuwatch.agent.attribution.process import user_name
 from gpuwatch.agent.evidence.askers import (
@@ -28,6 +29,8 @@ from gpuwatch.agent.evidence.askers import (
     LASTING_SECONDS,
     READ_BYTES_PER_SECOND,
     SEVERAL,
+    Arrivals,
+    Ask,
     Asked,
     Askers,
 )
@@ -72,14 +75,13 @@ class Connections:
         roots: Roots,
         quiet_ports: Callable[[float], Collection[int]] = lambda _: (),
         quiet_spaces: Callable[[float], Collection[str]] = lambda _: (),
-        common_asks: Callable[[], Collection[str]] = tuple,
         on_listeners: Callable[[Mapping[tuple[int, int], frozenset[int]]], None] = lambda _: None,
+        on_asked: Callable[[Collection[str], datetime], None] = lambda *_: None,
     ) -> None:
         """`quiet_ports` are the ports at which model servers counted no request of their own, at a monotonic time.
 
-        `quiet_spaces` are the networks of their containers. `common_asks` are what the same machines ask of most
-        machines of the fleet, as `Ask.fact` has it. `on_listeners` gets the ports on which other machines may ask each
-        process, by pid and start.
+        `quiet_spaces` are the networks of their containers. `on_listeners` gets the ports on which other machines may
+        ask each process, by pid and start. `on_asked` gets the ports that a machine has just begun to ask.
         """
         self._roots = roots
         self._rate = Rate(settings.busy_bytes_per_second, span_seconds=_SPAN_SECONDS)
@@ -93,13 +95,13 @@ class Connections:
         self._hum = Hum()
         self.askers = Askers()
         self.datagrams = Datagrams(roots)
-        self._common_asks = common_asks
         self._asked_owner: tuple[int | None, WorkOwner] = (None, WorkOwner())  # of the port that most machines use
         self._carried = Rate(CARRIED_BYTES_PER_SECOND, span_seconds=_SPAN_SECONDS)
         self._carried_moved = 0
         self._quiet_ports = quiet_ports
         self._quiet_spaces = quiet_spaces
         self._on_listeners = on_listeners
+        self._arrivals, self._on_asked = Arrivals(), on_asked
         self._read: dict[str, int] = {}  # what monitoring moved there, by namespace
         self._looked: float | None = None
 
@@ -131,6 +133,10 @@ class Connections:
         # Connections to a model server that gets no requests are scrapes and health checks.
         quiet = self._quiet_ports(now.monotonic_seconds) if found.bytes_known else ()
         theirs = [each for each in theirs if not (found.is_accepted(each) and each.local[1] in quiet)]
+        udp = self.datagrams.find_asked(now.monotonic_seconds)
+        asks = {Ask(peer=each.remote[0], port=each.local[1]) for each in theirs if found.is_accepted(each)}
+        if arrived := self._arrivals.take(asks | self.datagrams.counted, now.monotonic_seconds):
+            self._on_asked(arrived, now.at)
         self._moved += sum(grown.get(each.cookie, 0) for each in theirs)
         counted = {_HOST: self._moved} | self._used_by(containers, now.monotonic_seconds)
         self._namespaces = containers
@@ -140,7 +146,6 @@ class Connections:
             return (self._serves(serving, holders),)
         if judged.says is State.BUSY:
             return (replace(judged, note=self._busy_note(found, theirs), owner=self._most, setting=_SETTING),)
-        udp = self.datagrams.find_asked(self._common_asks, now.monotonic_seconds)
         used = self._several(asked) or self._several(udp, " by UDP") or self._use(found, theirs, holders, grown, now)
         if judged.says is State.IDLE:
             return (used or self._silent(judged, found, theirs, holders, now),)
@@ -156,7 +161,6 @@ class Connections:
             accepted,
             elsewhere={each.remote[1] for each in own if not found.is_accepted(each)},
             pages={each.local[1] for each in accepted if _is_page(holders[each.cookie])},
-            common=self._common_asks(),
             at=now.monotonic_seconds,
         )
         for each in accepted:

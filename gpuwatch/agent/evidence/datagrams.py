@@ -10,7 +10,7 @@ is said, as before.
 
 import os
 import re
-from collections.abc import Callable, Collection, Iterator, Mapping
+from collections.abc import Iterator, Mapping
 from contextlib import suppress
 from ipaddress import ip_address
 
@@ -40,15 +40,11 @@ class Datagrams:
         self._roots = roots
         self._looked: float | None = None
         self._asks: dict[Ask, float] = {}
+        self.counted: frozenset[Ask] = frozenset()  # who has asked in the last hour, equals aside
         self._asked: dict[Ask, float] = {}  # machines that were asked from a port of this one
 
-    @property
-    def asks(self) -> frozenset[Ask]:
-        """Who has asked what in the last hour."""
-        return frozenset(self._asks)
-
-    def find_asked(self, common: Callable[[], Collection[str]], at: float) -> Asked:
-        """The port that most other machines have asked in the last hour; `common` is as of `Askers.look_at`."""
+    def find_asked(self, at: float) -> Asked:
+        """The port that most other machines have asked in the last hour."""
         if self._looked is None or not 0 <= at - self._looked < _EVERY_SECONDS:
             self._looked = at
             table = _contents(self._roots, "nf_conntrack")
@@ -62,11 +58,10 @@ class Datagrams:
                     elif target in own and source not in own and answered:
                         peer = ip_address(source).packed
                         _remember_ask(self._asks, Ask(peer=peer, port=to_port, protocol="udp"), at)
-        facts = common()
-        theirs = [ask for ask, seen in self._asks.items() if at - seen < REMEMBERED_SECONDS and ask.fact not in facts]
-        asked = _by_port(self._asked, at)
-        counted = _by_port(dict.fromkeys(theirs, at), at)
-        port, machines = most_used(ask for ask in theirs if counted[ask.port] >= _EQUALS * asked.get(ask.port, 0))
+        theirs = [ask for ask, seen in self._asks.items() if at - seen < REMEMBERED_SECONDS]
+        asked, counted = _by_port(self._asked, at), _by_port(self._asks, at)
+        self.counted = frozenset(ask for ask in theirs if counted[ask.port] >= _EQUALS * asked.get(ask.port, 0))
+        port, machines = most_used(self.counted)
         return Asked(port=port, machines=machines)
 
 

@@ -9,9 +9,9 @@ Rules of what is noted, all of them:
    be seen what it reads and writes.
 4. A run of hum is the machine's own while it is light, and doubt that stops no clock while it is not: a backup is not
    cut off, and the machine is at rest again afterwards. A program at rest that stays is somebody's, and no work.
+5. A port that others ask at the same hour each day is due at that hour (`activity.asked`).
 """
 
-import logging
 import os
 from binascii import crc32
 from collections import deque
@@ -21,24 +21,21 @@ from datetime import UTC, datetime
 from pathlib import Path
 from re import compile as expression
 
-import msgspec
-
-from gpuwatch.agent.activity.days import DAY_SECONDS, EMPTY, HUM, KEPT_DAYS, MOST_PROGRAMS, MOST_STARTERS, Run, Week
+from gpuwatch.agent.activity.asked import HOUR_SECONDS, MOST_PORTS, after_asks, due_hours
+from gpuwatch.agent.activity.days import DAY_SECONDS, EMPTY, HUM, MOST_STARTERS, Run
 from gpuwatch.agent.attribution.process import user_name
 from gpuwatch.agent.evidence.base import Moment, Roots, UnseenError
 from gpuwatch.agent.evidence.files import ENDED, read_small
+from gpuwatch.agent.evidence.habits_file import HabitsFile
 from gpuwatch.agent.evidence.scheduled.planned import Planned
 from gpuwatch.agent.processes import kinds
 from gpuwatch.agent.processes.process import Kind, Process, ProcessView, from_cron
-
-_LOG = logging.getLogger(__name__)
 
 _SAVE_SECONDS = 600.0
 _SPAN_SECONDS = 10.0  # over which what a program uses is measured
 _STAYS_SECONDS = 3600.0
 _YOUNG_SECONDS = 3600.0  # what has held a GPU for longer began before the agent looked
 _MOST_CANDIDATES = 1024  # a machine with more programs of people is not at rest
-_LARGEST_FILE = 1 << 20
 _FIRST_PERSON, _NOBODY = 1000, 65534
 _PLAN_SECONDS, _PLAN_SLACK_SECONDS = 18000.0, 120.0  # what began so soon after its time is of a planned job
 _NOTHING = Run(seconds=0.0, cores=0.0, bytes_per_second=0.0)
@@ -46,8 +43,6 @@ _NUMBERS = expression(rb"[0-9]+")
 _TICKS_PER_SECOND = os.sysconf("SC_CLK_TCK")
 _WORK_RULES = frozenset({"model server or tool", "batch job", "batch system", "Slurm job", "container"})
 _MOST_PARENTS = 32
-_LATEST = 1e11  # in seconds since 1970
-_MOST_CORES, _MOST_BYTES_PER_SECOND = 4096.0, 1e12  # that a sound file may say
 
 _Key = tuple[int, int]  # pid and start
 
@@ -91,6 +86,7 @@ class Habits:
         self._keys: dict[tuple[int, int, str], str | None] = {}
         self._measured: dict[_Key, _Measured] = {}
         self._passed: deque[str] = deque(maxlen=MOST_STARTERS)
+        self._came: deque[tuple[str, int]] = deque(maxlen=MOST_PORTS)
         self._plans: dict[str, float] = {}
         self._looked_at: float | None = None
         self._file: HabitsFile | None = None
@@ -112,6 +108,8 @@ class Habits:
     ) -> dict[int, Process]:
         """The processes that are hum at this look, as the machine's own; `steady` are those at rest that stay."""
         self.steady = {}
+        came = [self._came.popleft() for _ in range(len(self._came))]
+        self.week = replace(self.week, asked=after_asks(self.week.asked, now.at.timestamp(), came))
         if now.gpu_pids is None or view.doubt is not None or uptime is None:
             self._looked_at = None
             return {}
@@ -143,6 +141,10 @@ class Habits:
     def note_due(self, mark: str) -> None:
         """Take that planned work was due just now; any thread may call it."""
         self._passed.append(mark)
+
+    def note_asked(self, ports: Collection[str], at: datetime) -> None:
+        """Take the ports that a machine has just begun to ask, as `activity.asked` has them; any thread may call it."""
+        self._came.extend((port, int(at.timestamp() // HOUR_SECONDS)) for port in ports)
 
     def planned_words(self, work: Planned, at: float) -> str | None:
         """That planned work has come for days without a GPU, in words; None: it has not, or nobody knows."""
@@ -206,7 +208,7 @@ class Habits:
         return found
 
     def due(self, now: Moment) -> list[Planned]:
-        """What used a GPU at this time before, as work that is planned."""
+        """What used a GPU or was asked at this time before, as work that is planned."""
         return [
             Planned(
                 what=f"{user_name(int(uid)) or uid}'s {words.rpartition(' ')[0]}, which began on a GPU at that time "
@@ -217,6 +219,14 @@ class Habits:
             )
             for each in self.week.due(now.at.timestamp())
             for uid, _, words in (each.key.partition(" "),)
+        ] + [
+            Planned(
+                what=f"what other machines ask of {port} here, as at that hour of the last two days,",
+                user=None,
+                due=datetime.fromtimestamp(at, UTC),
+                period_seconds=DAY_SECONDS,
+            )
+            for port, at in due_hours(self.week.asked, now.at.timestamp()).items()
         ]
 
     def _staying(self, view: ProcessView, trees: Mapping[int, list[Process]], uptime: float) -> list[Process]:
@@ -275,45 +285,6 @@ class Habits:
         self._keys = {known: key for known, key in self._keys.items() if known[:2] in alive and key is not None}
 
 
-class HabitsFile:
-    """The file between two agents; in place of a damaged one a new one begins."""
-
-    def __init__(self, path: Path) -> None:
-        self._path = path
-        self._logged = False
-
-    def load(self) -> Week:
-        """What an earlier agent kept; nothing without it."""
-        try:
-            with self._path.open("rb") as file:
-                week = msgspec.json.decode(file.read(_LARGEST_FILE), type=Week)
-        except FileNotFoundError:
-            return EMPTY
-        except (OSError, msgspec.MsgspecError, RecursionError) as error:
-            _LOG.warning("what programs did in the last days is forgotten: %s cannot be read: %s", self._path, error)
-            return EMPTY
-        if not _is_sound(week):
-            _LOG.warning("what programs did in the last days is forgotten: %s holds what cannot be", self._path)
-            return EMPTY
-        return week
-
-    def save(self, week: Week) -> None:
-        """Replace the file; a failure is logged once."""
-        fresh = self._path.with_suffix(".new")
-        try:
-            fresh.parent.mkdir(parents=True, exist_ok=True)
-            fresh.write_bytes(msgspec.json.encode(week))
-            fresh.replace(self._path)
-        except OSError as error:
-            if not self._logged:
-                _LOG.warning(
-                    "what programs do day by day will not outlive this agent: %s cannot be written (%s)",
-                    self._path,
-                    error.strerror,
-                )
-            self._logged = True
-
-
 def words_of(processes: Collection[Process]) -> str | None:
     """Which of them are hum, and why; None: none is."""
     theirs = sorted((each for each in processes if each.rule.startswith(kinds.HUM)), key=lambda each: each.pid)
@@ -322,29 +293,6 @@ def words_of(processes: Collection[Process]) -> str | None:
     first = theirs[-1]  # of a line of cron's its program, not its shell
     more = f" (with {len(theirs) - 1} more)" if len(theirs) > 1 else ""
     return f"{first.name}{more} of {first.placement.systemd_unit or 'no unit'} {first.rule.removeprefix(kinds.HUM)}"
-
-
-def _is_sound(week: Week) -> bool:
-    """Whether all of it may be: a damaged figure must not make work look like hum."""
-    most = 2 * DAY_SECONDS
-    return (
-        len(week.habits) <= MOST_PROGRAMS
-        and all(0.0 <= seconds <= most for seconds in week.watched.values())
-        and len(week.begins) <= MOST_STARTERS
-        and all(key.partition(" ")[0].isdecimal() and begins for key, begins in week.begins.items())
-        and all(0.0 <= each <= _LATEST for begins in week.begins.values() for each in begins)
-        and all(
-            len(habit.days) <= KEPT_DAYS + 1
-            and all(
-                each.runs >= 0
-                and each.seconds >= 0
-                and 0.0 <= each.cores <= _MOST_CORES
-                and 0.0 <= each.bytes_per_second <= _MOST_BYTES_PER_SECOND
-                for each in habit.days
-            )
-            for habit in week.habits.values()
-        )
-    )
 
 
 def _trees(processes: Mapping[int, Process]) -> dict[int, list[Process]]:

@@ -98,10 +98,13 @@ def _processes(here: Around) -> Processes:
 
 
 def _connections(here: Around) -> Connections:
-    settings, asked, note = here.settings.connections, here.signal(ModelServers), here.pool.note_ports
-    if asked is None:
-        return Connections(settings, here.roots, on_listeners=note)
-    return Connections(settings, here.roots, asked.quiet_ports, asked.quiet_spaces, on_listeners=note)
+    quiet = here.signal(ModelServers)
+    told: dict[str, Any] = {"on_listeners": here.pool.note_ports}
+    if quiet is not None:
+        told |= {"quiet_ports": quiet.quiet_ports, "quiet_spaces": quiet.quiet_spaces}
+    if here.habits is not None:
+        told["on_asked"] = here.habits.note_asked
+    return Connections(here.settings.connections, here.roots, **told)
 
 
 # By the name of its section of EvidenceSettings.

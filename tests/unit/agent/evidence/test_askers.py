@@ -6,7 +6,7 @@ from dataclasses import dataclass
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from gpuwatch.agent.evidence.askers import Asked, Askers
+from gpuwatch.agent.evidence.askers import Arrivals, Ask, Asked, Askers
 from gpuwatch.agent.evidence.sock_diag import Sock
 
 HERE, PORT = b"\x0a\0\0\x05", 6443
@@ -50,14 +50,13 @@ def played(
     *,
     pages: Collection[int] = (),
     elsewhere: Collection[int] = (),
-    common: Collection[str] = (),
 ) -> list[Asked]:
     """What is said at each look."""
     askers, said, crowd = Askers(), list[Asked](), tuple(clients)
     for number in range(int(hours * 3600 / LOOK_SECONDS)):
         now = number * LOOK_SECONDS
         sockets = [found for each in crowd if (found := each.at(now)) is not None]
-        said.append(askers.look_at(sockets, elsewhere, pages, common, now))
+        said.append(askers.look_at(sockets, elsewhere, pages, now))
     return said
 
 
@@ -154,21 +153,40 @@ def test_a_machine_that_moves_more_than_keep_alives_is_use_by_itself() -> None:
     assert not are_used(played(machines(1, asks=5, gets=5), 1.0))
 
 
-@settings(max_examples=15, deadline=None)
-@given(common=st.sets(st.integers(1, 8)))
-def test_what_the_fleet_is_asked_is_left_out_and_nothing_else(common: set[int]) -> None:
-    """Those that ask every machine the same; another machine, and another port, count as before."""
-    facts = {f"10.0.0.{each} asks tcp {PORT}" for each in common}
-    said = played(machines(8, asks=300, gets=300), 0.1, common=facts)
-    assert said[-1].machines == 8 - len(common)
-    assert played(machines(8, asks=300, gets=300, port=9), 0.1, common=facts)[-1].machines == 8
-
-
 def test_scanners_without_end_take_a_bounded_memory() -> None:
     """Each comes once, with an address of its own."""
     askers = Askers()
     for look in range(12):
         at = look * LOOK_SECONDS
         once = [Client(number=1000 * look + each, asks=20, gets=20, begin=at - 1.0).at(at) for each in range(1000)]
-        askers.look_at([each for each in once if each is not None], (), (), (), at)
-    assert len(askers.asks) == 4096
+        askers.look_at([each for each in once if each is not None], (), (), at)
+    assert len(askers._seen) == 4096
+
+
+def arrived(*looks: tuple[float, set[Ask]]) -> list[str]:
+    """The ports that somebody began to ask, over these looks."""
+    arrivals = Arrivals()
+    return [port for at, asks in looks for port in sorted(arrivals.take(asks, at))]
+
+
+def test_a_machine_that_comes_after_an_hour_begins_to_ask_and_one_that_stays_does_not() -> None:
+    """Whether it stays, comes each half hour or reads a page: it came once; a minute later that is known."""
+    share = Ask(peer=b"\x0a\0\x09\x1f", port=445)
+    each_half_hour = [(1800.0 * turn, {share}) for turn in range(1, 20)]
+    assert arrived((0.0, set()), *each_half_hour, (36060.0, set())) == ["tcp 445"]
+    assert (
+        arrived((0.0, set()), (60.0, {share}), (4000.0, set()), (8000.0, {share}), (8100.0, set())) == ["tcp 445"] * 2
+    )
+
+
+def test_who_asks_as_the_agent_begins_has_perhaps_asked_for_days() -> None:
+    """A restart of the agent makes no arrival of a connection that was there."""
+    share = Ask(peer=b"\x0a\0\x09\x1f", port=445)
+    assert arrived((0.0, {share}), (60.0, {share}), (120.0, {share})) == []
+
+
+def test_a_scanner_asks_many_ports_and_needs_none() -> None:
+    """It comes each night at the same hour, on every port that is open."""
+    scanned = {Ask(peer=b"\x0a\0\0\x63", port=port) for port in (22, 80, 445, 5432)}
+    one = Ask(peer=b"\x0a\0\x09\x1f", port=445, protocol="udp")
+    assert arrived((0.0, set()), (10.0, scanned | {one}), (100.0, set())) == ["udp 445"]

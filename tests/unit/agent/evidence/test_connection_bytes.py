@@ -331,19 +331,6 @@ def test_several_machines_that_work_with_a_server_of_the_machines_own_keep_it(
     assert said.owner.process == "k3s-server"
 
 
-def test_what_the_fleets_machines_are_all_asked_is_no_use(host: ConnectedHost, monkeypatch: pytest.MonkeyPatch) -> None:
-    """The same three machines ask every machine of the fleet the same."""
-    common = {f"10.0.0.{10 + each} asks tcp {WEB_PORT}" for each in (1, 2, 3)}
-    host.signal = Connections(ConnectionSettings(), host.roots, common_asks=lambda: common)
-    host.runs(7, Kind.SERVICE, 501, 502, 503, name="inventoryd", uid=0)
-    for minute in range(4):
-        tells(monkeypatch, *(connection(each, 500 + each, minute * 90_000, peer=10 + each) for each in (1, 2, 3)))
-        found = host.look(60)
-
-    assert found.says is State.IDLE
-    assert {each.fact for each in host.signal.askers.asks} == common
-
-
 @pytest.mark.parametrize("name", ["sshd", "sshd-session", "dropbear"])
 def test_logins_by_ssh_are_counted_as_people_and_not_as_machines(
     host: ConnectedHost, monkeypatch: pytest.MonkeyPatch, name: str

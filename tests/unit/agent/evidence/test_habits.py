@@ -8,7 +8,7 @@ import pytest
 
 from gpuwatch.agent.activity.days import DAY_SECONDS, EMPTY, Run, Week
 from gpuwatch.agent.evidence.base import Moment
-from gpuwatch.agent.evidence.habits import HabitsFile
+from gpuwatch.agent.evidence.habits_file import HabitsFile
 from gpuwatch.agent.evidence.scheduled.signal import Scheduled
 from gpuwatch.agent.evidence.settings import ScheduledSettings, WorkSettings
 from gpuwatch.agent.evidence.work import Processes
@@ -192,6 +192,9 @@ def test_the_memory_outlives_the_agent(host: Host, tmp_path: Path) -> None:
         b'{"watched": {}, "habits": {"0 cron x 1": {"days": [[20000, 1, -60, 1, 1]]}}}',
         b'{"watched": {}, "habits": {}, "begins": {"1001 python3 1": [1e300]}}',
         b'{"watched": {}, "habits": {}, "begins": {"python3": [1]}}',
+        b'{"watched": {}, "habits": {}, "asked": {"tcp 445": [-1]}}',
+        b'{"watched": {}, "habits": {}, "asked": {"tcp 445": []}}',
+        b'{"watched": {}, "habits": {}, "asked": {"alice 445": [1]}}',
         b"[" * 100_000,
     ],
 )
