@@ -7,6 +7,7 @@ user.slice the names are the user's own choice (`systemd-run --user`): no pod, c
 import re
 from collections.abc import Iterator
 from dataclasses import dataclass, field
+from functools import lru_cache
 
 # A container's own group: docker-ID.scope, cri-containerd-ID.scope, crio-ID.scope, libpod-ID.scope, ID by itself, and
 # kubepods-…-podUID.slice:cri-containerd:ID. Those with conmon in front are the container's monitor.
@@ -36,6 +37,7 @@ class Placement:
     own_names: bool = field(default=False, compare=False)
 
 
+@lru_cache(maxsize=512)  # all processes of a container or a unit have the same text, and then the same value
 def parse_cgroup(text: str) -> Placement:
     """The innermost container and pod, the job and the unit of /proc/PID/cgroup, of either version."""
     container = pod = job = unit = None
@@ -55,6 +57,16 @@ def parse_cgroup(text: str) -> Placement:
         if controllers in {"", "name=systemd"}:
             unit = unit or _unit(parts)
     return Placement(container_id=container, pod_uid=pod, slurm_job=job, systemd_unit=unit, own_names=own_names)
+
+
+@lru_cache(maxsize=512)
+def slice_of(text: str) -> str:
+    """The first part of the path of /proc/PID/cgroup."""
+    for line in text.splitlines():
+        controllers, _, path = line.partition(":")[2].partition(":")
+        if controllers in {"", "name=systemd"}:
+            return next((part for part in path.split("/") if part not in {"", ".."}), "")
+    return ""
 
 
 def job_groups(text: str, job: str) -> Iterator[tuple[str, str]]:

@@ -127,7 +127,8 @@ def run(argv: Sequence[str], deadline_seconds: float) -> command.CommandResult:
         raise UnseenError(str(error)) from None
 
 
-def several(words: list[str], most: int = 5) -> str:
-    """The first few of them, and how many more there are."""
-    more = [f"{len(words) - most} more"] if len(words) > most else []
+def several(words: list[str], most: int = 5, *, of: int | None = None) -> str:
+    """The first few of them, and how many more there are: `of` is the number of all, if not all are given."""
+    rest = (len(words) if of is None else of) - most
+    more = [f"{rest} more"] if rest > 0 else []
     return ", ".join(words[:most] + more)

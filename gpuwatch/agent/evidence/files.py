@@ -192,9 +192,9 @@ def _numbers(proc: Path) -> Iterator[str]:
                 yield entry.name
 
 
-def moved_bytes(process: Path) -> int | None:
-    """Bytes that a process has read and written, in whatever way; None if that may not be read."""
-    path = f"{process}/io"
+def moved_bytes(folder: str) -> int | None:
+    """Bytes that the process in that folder has read and written, in whatever way; None if that may not be read."""
+    path = f"{folder}/io"
     try:
         opened = os.open(path, os.O_RDONLY | os.O_CLOEXEC)
         try:

@@ -142,7 +142,7 @@ class GpuProcessCpu:
             started_seconds=started / _TICKS_PER_SECOND,
             cpu_seconds=(utime + stime) / _TICKS_PER_SECOND,
             faults=faults,
-            moved_bytes=moved_bytes(self._roots.proc / str(pid)),
+            moved_bytes=moved_bytes(f"{self._roots.proc}/{pid}"),
         )
 
     def _say(self, says: State, note: str | None, cores: float | None) -> Evidence:

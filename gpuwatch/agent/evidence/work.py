@@ -224,10 +224,10 @@ class Processes:
             usual = (said_of(view.processes.values()), words_of(view.processes.values()))
             note = "; ".join(("no program of a user, a container or a job is alive", *filter(None, usual)))
             return self._say(State.IDLE, note, None, 0, 1, "programs")
-        newest = max(people, key=lambda each: (each.started_ticks, each.pid))
-        note = several([_name_process(each) for each in sorted(people, key=lambda each: -each.started_ticks)], 3)
+        newest = sorted(people, key=lambda each: (-each.started_ticks, -each.pid))[:3]
+        note = several([*map(_name_process, newest)], 3, of=len(people))
         steady = next((f"; {each.name} {words}" for each in people if (words := self.habits.steady.get(each.pid))), "")
-        return self._say(State.OCCUPIED, f"alive and at rest: {note}{steady}", newest, len(people), 1, "programs")
+        return self._say(State.OCCUPIED, f"alive and at rest: {note}{steady}", newest[0], len(people), 1, "programs")
 
     def _installer(self, view: ProcessView) -> Process | None:
         """A program of the machine's own that installs software; one that has hung for an hour is left."""
@@ -245,7 +245,7 @@ class Processes:
         used = {}
         for process in counted.values():
             seconds = process.cpu_seconds + process.reaped_seconds
-            used[process.pid, process.started_ticks] = Used(seconds, moved_bytes(self._roots.proc / str(process.pid)))
+            used[process.pid, process.started_ticks] = Used(seconds, moved_bytes(f"{self._roots.proc}/{process.pid}"))
         if looks and at <= looks[-1][0]:
             looks.clear()
         looks.append((at, used))

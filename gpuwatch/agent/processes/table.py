@@ -12,7 +12,7 @@ from collections.abc import Callable, Iterable
 from dataclasses import dataclass
 from pathlib import Path
 
-from gpuwatch.agent.attribution.cgroup import Placement, parse_cgroup
+from gpuwatch.agent.attribution.cgroup import Placement, parse_cgroup, slice_of
 from gpuwatch.agent.attribution.process import sees_host_pids, user_name
 from gpuwatch.agent.processes import kinds, parents, programs
 from gpuwatch.agent.processes.packages import OwnerOf, PackageOwners, owner_not_known
@@ -78,6 +78,7 @@ class ProcessTable:
         self._packages = packages
         self._unsure: set[tuple[int, int]] = set()  # of what these run nothing was known yet
         self._turn = 0
+        self._names: dict[int, str] = {}  # of users, as asked for in this look
         self.pool = pool or PoolMemory(proc)
         self._pods = PodNamespaces(pod_logs)
         self._shells = shells or HostsShells(proc, Path("/dev"))
@@ -105,6 +106,7 @@ class ProcessTable:
 
         """
         uptime = self._uptime()
+        self._names = {}
         found: dict[int, Process] = {}
         known: dict[tuple[int, int], _Known] = {}
         self._forget_unsure()
@@ -199,7 +201,7 @@ class ProcessTable:
         uid, text = _uid(folder), read_beginning(f"{folder}/cgroup").decode("utf-8", "replace")
         placement, names = parse_cgroup(text), programs.names_of(name, programs.executable(folder))
         self.pool.note_gpu(placement.systemd_unit)
-        facts = kinds.Facts(names=names, uid=uid, user=user_name(uid), placement=placement, slice=_slice(text))
+        facts = kinds.Facts(names=names, uid=uid, user=user_name(uid), placement=placement, slice=slice_of(text))
         chosen = kinds.by_patterns(facts, self._workloads, self._services)
         if chosen is not None:
             return chosen[0] is Kind.SERVICE
@@ -294,7 +296,8 @@ class ProcessTable:
             text = ""
         placement = parse_cgroup(text)
         starts = self._units.starts(placement.systemd_unit)
-        owner_of = self._owner_of(placement, _slice(text))
+        slice_name = slice_of(text)
+        owner_of = self._owner_of(placement, slice_name)
         program = programs.Program(name) if kernel else programs.program_of(folder, name, starts, owner_of)
         facts = kinds.Facts(
             names=program.names,
@@ -307,9 +310,9 @@ class ProcessTable:
             unproven=program.unproven,
             of_cluster=kinds.is_clusters(self._pods.namespace_of(placement.pod_uid)),
             uid=uid,
-            user=user_name(uid),
+            user=self._names.get(uid) or self._names.setdefault(uid, user_name(uid)),
             placement=placement,
-            slice=_slice(text),
+            slice=slice_name,
             kernel=kernel,
             script=not kernel and programs.runs_script(folder, (name, program.executable or name), tty=tty),
             tty=tty,
@@ -358,20 +361,14 @@ def _short_name(head: bytes) -> str:
 
 def _uid(folder: str) -> int:
     """Its effective user. The owner of its folder is root where a program must not be looked into."""
+    owner = os.stat(folder).st_uid  # noqa: PTH116  thousands of times
+    if owner != 0:
+        return owner
     try:
         found = _STATUS_UID.search(read_beginning(f"{folder}/status"))
     except OSError:  # if it has ended, its folder is gone, too
         found = None
-    return Path(folder).stat().st_uid if found is None else int(found[1])
-
-
-def _slice(text: str) -> str:
-    """The first part of the path of its control group."""
-    for line in text.splitlines():
-        controllers, _, path = line.partition(":")[2].partition(":")
-        if controllers in {"", "name=systemd"}:
-            return next((part for part in path.split("/") if part not in {"", ".."}), "")
-    return ""
+    return owner if found is None else int(found[1])
 
 
 class PodNamespaces:
