@@ -12,6 +12,7 @@ import click
 from gpuwatch.cli.base import above_zero, commands, config_option, json_option, print_text, settings_of
 
 if TYPE_CHECKING:
+    from gpuwatch.controller.join.register import Register
     from gpuwatch.controller.join.settings import JoinSettings
 
 _LONGEST_DAYS = 90
@@ -43,14 +44,13 @@ def token(*, hosts: int, seconds: float, node: str | None, path: Path | None) ->
         raise click.BadParameter(f"a token holds for {_LONGEST_DAYS}d at most", param_hint="--for")
     if node is not None and hosts != 1:
         raise click.UsageError("--node is for one host; leave --hosts out")
-    with _open_settings(path) as settings:
+    with _open_settings(path) as (settings, register):
         from gpuwatch.controller.join.authority import Authority
-        from gpuwatch.controller.join.register import Register
         from gpuwatch.runtime.clock import SystemClock
 
         now = SystemClock().now()
         pin = Authority(settings).fingerprint
-        with Register(Path(settings.folder)).change(now) as book:
+        with register.change(now) as book:
             made = book.make_token(now, until=now + timedelta(seconds=seconds), hosts=hosts, node_id=node, pin=pin)
         print_text(made.text())
         whom = f"the node {node}" if node is not None else "1 host" if hosts == 1 else f"{hosts} hosts"
@@ -62,12 +62,12 @@ def token(*, hosts: int, seconds: float, node: str | None, path: Path | None) ->
 @json_option
 def listing(*, path: Path | None, as_json: bool) -> None:
     """List tokens and the hosts that have joined."""
-    with _open_settings(path) as settings:
+    with _open_settings(path) as (_, register):
         from gpuwatch.controller.join.listing import list_joined
         from gpuwatch.runtime.clock import SystemClock
         from gpuwatch.runtime.json_document import json_text
 
-        found = list_joined(Path(settings.folder), SystemClock().now())
+        found = list_joined(register, SystemClock().now())
         print_text(json_text("join.list", found) if as_json else found.text)
 
 
@@ -79,13 +79,12 @@ def revoke(*, what: str, path: Path | None) -> None:
 
     The controller does not believe that node's agent any more, from its next round on, and renews nothing for it.
     """
-    with _open_settings(path) as settings:
+    with _open_settings(path) as (settings, register):
         from gpuwatch.controller.join.authority import Authority
-        from gpuwatch.controller.join.register import Register
         from gpuwatch.runtime.clock import SystemClock
 
         now, authority = SystemClock().now(), Authority(settings)
-        with Register(Path(settings.folder)).change(now) as book:
+        with register.change(now) as book:
             kind = book.revoke(what, now)
             if kind == "host":
                 authority.revoke(book.revoked_serials, now)
@@ -100,8 +99,10 @@ def revoke(*, what: str, path: Path | None) -> None:
 
 
 @contextmanager
-def _open_settings(path: Path | None) -> "Iterator[JoinSettings]":
-    """The settings of a controller that lets hosts join; what is missing in words, and exit status 2."""
+def _open_settings(path: Path | None) -> "Iterator[tuple[JoinSettings, Register]]":
+    """The settings and the register of a controller that lets hosts join; else why not, and exit status 2."""
+    from gpuwatch.controller.join.register import Register
+
     settings = settings_of(path).controller.join
     if settings.host is None:
         print_text(
@@ -111,7 +112,7 @@ def _open_settings(path: Path | None) -> "Iterator[JoinSettings]":
         )
         sys.exit(2)
     try:
-        yield settings
+        yield settings, Register(Path(settings.folder))
     except FileNotFoundError:
         print_text(f"{settings.folder} holds no authority yet; start `gpuwatch controller`, which makes it.", err=True)
         sys.exit(2)

@@ -2,7 +2,6 @@
 
 from dataclasses import dataclass
 from datetime import datetime
-from pathlib import Path
 
 from gpuwatch.controller.join.register import Register
 from gpuwatch.runtime.table import align_rows
@@ -62,15 +61,15 @@ class JoinedDocument:
         return "\n\n".join(lines)
 
 
-def list_joined(folder: Path, now: datetime) -> JoinedDocument:
-    """What is in the register of that folder.
+def list_joined(register: Register, now: datetime) -> JoinedDocument:
+    """What is in the register, in the order in which it came.
 
     Raises:
         OSError: it cannot be read.
         ValueError: it is damaged.
 
     """
-    book = Register(folder).read()
+    book = register.read()
     tokens = [
         ListedToken(
             id=each.id,
