@@ -14,6 +14,8 @@ from datetime import datetime
 from email.utils import parsedate_to_datetime
 from fnmatch import fnmatchcase
 
+from gpuwatch.runtime.network_errors import network_text
+
 # Below five minutes, which the strictest allows; far above what an answer takes.
 _MOST_SECONDS = 240.0
 ADVICE = "set this machine's clock (`gpuwatch doctor` compares it with the cloud's)"
@@ -94,13 +96,19 @@ def typed_error(kind: type[CloudError], asked: str, message: str, code: str) -> 
     return kind(f"{asked}: {text} ({code})", code=code)
 
 
+def no_answer(asked: str, error: BaseException, url: str = "") -> CloudUnavailableError:
+    """The error of a call without a usable answer: the network's reason, else the kind of what was unusable."""
+    name = type(error).__name__
+    return CloudUnavailableError(f"{asked}: {network_text(error, url) or f'no usable answer ({name})'}", code=name)
+
+
 @contextmanager
 def reading(asked: str, *silent: type[Exception]) -> Iterator[None]:
     """Take an answer that lacks its parts, such as a gateway's page, for no answer: never an empty list or a yes.
 
     `silent` are more errors that mean no answer; their texts are cut off, because they may quote the request.
     """
-    no_answer: tuple[type[Exception], ...] = (
+    unusable: tuple[type[Exception], ...] = (
         LookupError,
         TypeError,
         ValueError,
@@ -110,9 +118,8 @@ def reading(asked: str, *silent: type[Exception]) -> Iterator[None]:
     )
     try:
         yield
-    except no_answer as error:
-        name = type(error).__name__
-        raise CloudUnavailableError(f"{asked}: no usable answer ({name})", code=name) from None
+    except unusable as error:
+        raise no_answer(asked, error) from None
 
 
 def explain_error(error: CloudError, date: str, now: datetime) -> CloudError:

@@ -23,6 +23,7 @@ from gpuwatch.clouds.watched_pools import POOLS
 from gpuwatch.kubernetes.credentials import Credentials, Shown
 from gpuwatch.kubernetes.kubeconfig import Login
 from gpuwatch.runtime.clock import Clock
+from gpuwatch.runtime.network_errors import network_text
 
 _CONNECTIONS = 16  # a stream for each kind of object, and some for questions
 _PIECE_BYTES = 65_536
@@ -200,4 +201,4 @@ def _silence(error: Exception) -> CloudUnavailableError | AuthFailedError:
         if not isinstance(found, BaseException):
             break
     name = type(error).__name__
-    return CloudUnavailableError(f"no usable answer ({name})", code=name)
+    return CloudUnavailableError(network_text(error) or f"no usable answer ({name})", code=name)

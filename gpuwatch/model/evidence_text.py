@@ -44,12 +44,12 @@ def owner_text(owner: WorkOwner | None) -> str | None:
 
 
 def amount_text(evidence: Evidence) -> str | None:
-    """`1.4 of 0.8 cores`: what was seen against the limit; None: no number was seen."""
+    """`1.4 cores, limit 0.8`: what was seen against the limit; None: no number was seen."""
     return None if evidence.observed is None else quantity_text(evidence.observed, evidence.limit, evidence.unit)
 
 
 def evidence_text(evidence: Evidence) -> str:
-    """`cpu was busy: 1.4 of 0.8 cores, root's fluent-bit, pid 812, fluent-bit.service`."""
+    """`cpu was busy: 1.4 cores, limit 0.8, root's fluent-bit, pid 812, fluent-bit.service`."""
     about = ", ".join(each for each in (amount_text(evidence), who_text(evidence)) if each)
     was = f"{legible(evidence.name, _LONGEST_NAME)} {_WAS[evidence.says]}"
     return f"{was}: {about}" if about else was

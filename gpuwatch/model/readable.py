@@ -21,14 +21,14 @@ def legible(words: str, longest: int | None = None) -> str:
 
 
 def quantity_text(seen: float, limit: float | None, unit: str) -> str:
-    """`1.4 of 0.8 cores`: what was seen, against the limit where there is one; both in one unit."""
+    """`1.4 cores, limit 0.8`: what was seen, and the limit where there is one; both in one unit."""
     if unit == "ratio" and limit is not None and limit < _ANY:
         return f"{number_text(100 * seen)} %, any is work"
-    if unit == "ratio":  # of per cent only the limit's own sign says that the first is no part of the second
+    if unit == "ratio":
         return f"{number_text(100 * seen)} %" + ("" if limit is None else f", limit {number_text(100 * limit)} %")
     if unit.startswith("seconds"):
-        against = format_duration(seen) if not limit else f"{format_duration(seen)} of {format_duration(limit)}"
-        return f"{against}{unit.removeprefix('seconds')}"
+        words = f"{format_duration(seen)}{unit.removeprefix('seconds')}"
+        return words + (f", limit {format_duration(limit)}" if limit else "")
     if unit in {"bytes", "bytes per second"}:
         most = max(abs(seen), abs(limit or 0.0))
         size, word = next(((size, word) for size, word in _BYTES if most >= _LARGE_ENOUGH * size), (1.0, "bytes"))
@@ -60,8 +60,8 @@ def number_text(value: float) -> str:
 
 
 def _against(seen: float, limit: float | None, unit: str) -> str:
-    words = number_text(seen) if limit is None else f"{number_text(seen)} of {number_text(limit)}"
-    return f"{words} {unit}".rstrip()
+    words = f"{number_text(seen)} {unit}".rstrip()
+    return words if limit is None else f"{words}, limit {number_text(limit)}"
 
 
 def _code(letter: str) -> str:

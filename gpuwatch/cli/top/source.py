@@ -21,6 +21,7 @@ from gpuwatch.runtime.clock import Clock, SystemClock
 from gpuwatch.runtime.http.access import is_loopback
 from gpuwatch.runtime.http.address import host_and_port, shown_address
 from gpuwatch.runtime.http.deadline import TimedSocket, seconds_left
+from gpuwatch.runtime.network_errors import network_text
 from gpuwatch.runtime.printable import legible
 
 _PATH = "/v1/host"
@@ -111,12 +112,12 @@ class AgentSource:
             )
             raise RefusedError(words) from error
         except ssl.SSLError as error:
-            raise RefusedError(f"no TLS with {self.url}: {getattr(error, 'reason', None) or error}") from error
+            raise RefusedError(f"no TLS with {self.url}: {network_text(error, self.url)}") from error
         except TimeoutError as error:
             raise RefusedError(f"{self.url} has not answered within {_ANSWER_SECONDS:.0f} s") from error
         except (OSError, http.client.HTTPException) as error:
-            why = error.strerror if isinstance(error, OSError) and error.strerror else error
-            raise NoAgentError(f"no agent answers at {self.url}: {why or type(error).__name__}") from error
+            why = network_text(error, self.url) or getattr(error, "strerror", None) or error or type(error).__name__
+            raise NoAgentError(f"no agent answers at {self.url}: {why}") from error
         if not server.startswith("gpuwatch"):
             raise NoAgentError(
                 f"another program answers at {self.url}: {legible(server, 60) or 'it does not say which'}"

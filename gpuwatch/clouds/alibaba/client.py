@@ -28,7 +28,7 @@ from urllib3.exceptions import HTTPError
 from gpuwatch import __version__
 from gpuwatch.clouds import AuthFailedError, ClockSkewError, CloudUnavailableError, ThrottledError
 from gpuwatch.clouds.alibaba.errors import ENDED, refusal, token_ended
-from gpuwatch.clouds.errors import ADVICE
+from gpuwatch.clouds.errors import ADVICE, no_answer
 from gpuwatch.clouds.permit import Permit
 from gpuwatch.clouds.rate_limit import RateLimiter
 from gpuwatch.clouds.recording import note_exchange
@@ -162,8 +162,7 @@ class Wire:
                 told = {name.lower(): value for name, value in answer.headers.items()}
                 reply = Reply(status=answer.status_code, headers=told, body=answer.content)
             except (RequestException, HTTPError, OSError) as error:
-                name = type(error).__name__
-                raise CloudUnavailableError(f"{asked}: no usable answer ({name})", code=name) from None
+                raise no_answer(asked, error, url) from None
         call = headers.get("x-acs-action", "")
         note_exchange("alibaba", "POST", url, call=call, status=reply.status, headers=reply.headers, body=reply.body)
         return reply

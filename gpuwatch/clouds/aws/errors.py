@@ -116,8 +116,7 @@ def asking(call: str, *, service: str = "EC2", where: str = "") -> Iterator[None
             f"{asked}: no usable AWS credentials ({name}); see `aws sts get-caller-identity`", code=name
         ) from None
     except (ConnectionError, HTTPClientError, ResponseParserError, KeyError) as error:
-        name = type(error).__name__
-        raise errors.CloudUnavailableError(f"{asked}: no usable answer ({name})", code=name) from None
+        raise errors.no_answer(asked, error) from None
     except BotoCoreError as error:
         raise errors.CloudError(f"{asked}: {_first_line(str(error))}", code=type(error).__name__) from None
 
@@ -127,6 +126,8 @@ def _refusal(asked: str, error: ClientError) -> errors.CloudError:
     code = error.response.get("Error", {}).get("Code", "")
     message = _first_line(error.response.get("Error", {}).get("Message", ""))
     status = error.response.get("ResponseMetadata", {}).get("HTTPStatusCode", 0)
+    if message.startswith("<"):
+        message = f"the answer is a page of HTML, not one of AWS; check endpoint and proxy: HTTP {status}"
     unlisted = errors.CloudUnavailableError if status >= 500 else errors.CloudError  # noqa: PLR2004  HTTP's server errors
     kind = errors.kind_of(code, _CODES, unlisted)
     if message.startswith(_OLD_SIGNATURE):

@@ -9,6 +9,8 @@ import boto3
 from botocore.config import Config
 from botocore.exceptions import BotoCoreError, ClientError, NoRegionError
 
+from gpuwatch.runtime.network_errors import network_text
+
 # Whoever waits for a secret holds up a round.
 _CONFIG = Config(connect_timeout=5, read_timeout=5, retries={"mode": "standard", "total_max_attempts": 2})
 
@@ -30,7 +32,7 @@ def fetch(store: str, name: str, *, profile: str | None, region: str | None, end
         reply = error.response.get("Error", {})
         raise OSError(errno.EIO, f"AWS answered {reply.get('Code')}: {reply.get('Message')}") from None
     except BotoCoreError as error:
-        raise OSError(errno.EIO, f"AWS was not reached: {error}") from None
+        raise OSError(errno.EIO, f"AWS was not reached: {network_text(error) or error}") from None
 
 
 def _parameter(ssm: Any, name: str) -> bytes:  # noqa: ANN401  boto3 has no types for it here

@@ -26,6 +26,7 @@ from gpuwatch.clouds.errors import ADVICE
 from gpuwatch.clouds.recording import note_exchange
 from gpuwatch.clouds.sending import attempt_begins
 from gpuwatch.clouds.watched_pools import POOLS
+from gpuwatch.runtime.network_errors import network_text
 from gpuwatch.runtime.secrets import read_secret_text
 
 # HTTP to Google's APIs by urllib3, which google-auth uses for its tokens too.
@@ -75,7 +76,8 @@ class Wire:
             answer = self.manager.request(method, url, headers=dict(headers), body=body, redirect=False)
         except urllib3.exceptions.HTTPError as error:
             name = type(error).__name__
-            raise CloudUnavailableError(f"no usable answer ({name})", code=name) from None
+            words = network_text(error, url) or f"no usable answer ({name})"
+            raise CloudUnavailableError(words, code=name) from None
         told = {name.lower(): value for name, value in answer.headers.items()}
         note_exchange("gcp", method, url, status=answer.status, headers=told, body=answer.data, sent=body)
         return Heard(answer.status, told, answer.data)

@@ -13,6 +13,7 @@ from typing import Any
 from gpuwatch.money.prices.fetch import FetchError
 from gpuwatch.runtime.clock import Clock
 from gpuwatch.runtime.http.client import opener
+from gpuwatch.runtime.network_errors import network_text
 from gpuwatch.runtime.secrets import read_secret_text
 
 _LARGEST_ANSWER_BYTES = 64 * 1024**2
@@ -55,7 +56,7 @@ class Asker:
             with self.open_answer(url, headers, body) as answer:
                 text: bytes = answer.read(_LARGEST_ANSWER_BYTES + 1)
         except (OSError, http.client.HTTPException) as error:
-            raise FetchError(f"{self.name} gave no usable answer: {error}") from error
+            raise FetchError(f"{self.name} gave no usable answer: {network_text(error, url) or error}") from error
         if len(text) > _LARGEST_ANSWER_BYTES:
             raise FetchError(f"{self.name} gave no usable answer: it is larger than {_LARGEST_ANSWER_BYTES} bytes")
         return text
@@ -83,7 +84,7 @@ class Asker:
                 self.clock.sleep(min(_LONGEST_PAUSE_SECONDS, float(retry_after) if retry_after.isdecimal() else wait))
                 wait *= 2
             except (OSError, http.client.HTTPException, ValueError) as error:
-                raise FetchError(f"{self.name} gave no usable answer: {error}") from error
+                raise FetchError(f"{self.name} gave no usable answer: {network_text(error, url) or error}") from error
         raise AssertionError  # the last attempt has returned or raised
 
     def _once(self, url: str, headers: Mapping[str, str], body: bytes | None) -> http.client.HTTPResponse:

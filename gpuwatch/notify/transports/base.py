@@ -12,6 +12,7 @@ from http.client import HTTPException
 from typing import Any, ClassVar, Protocol
 
 from gpuwatch.model.setting import STRICT, Contradiction
+from gpuwatch.runtime.network_errors import network_text
 from gpuwatch.runtime.printable import legible
 from gpuwatch.runtime.secrets import read_secret_text
 
@@ -135,12 +136,13 @@ def in_words() -> Iterator[None]:
         error.close()
         raise DeliveryError(f"the server answered HTTP {error.code}") from None
     except urllib.error.URLError as error:
-        why = getattr(error.reason, "strerror", None) or error.reason
+        why = network_text(error) or getattr(error.reason, "strerror", None) or error.reason
         raise DeliveryError(f"the server was not reached: {why}") from None
     except HTTPException as error:  # its text may hold the URL
-        raise DeliveryError(f"the HTTP request failed ({type(error).__name__})") from None
+        raise DeliveryError(network_text(error) or f"the HTTP request failed ({type(error).__name__})") from None
     except (OSError, smtplib.SMTPException) as error:
-        raise DeliveryError(f"{type(error).__name__}: {error.strerror or error}") from None
+        words = network_text(error) or f"{type(error).__name__}: {error.strerror or error}"
+        raise DeliveryError(words) from None
     except ValueError as error:  # http.client's repeats a header, and with it the token
         why = f"an address, a password or a token holds characters that cannot be sent ({type(error).__name__})"
         raise DeliveryError(why) from None

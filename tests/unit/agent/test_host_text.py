@@ -83,7 +83,7 @@ def test_a_busy_host_says_whose_program_it_is() -> None:
     busy = evidence(State.BUSY, WorkOwner(user="alice", process="make", pid=12))
     page = a_page(a_reading(), host=(busy,))
 
-    assert page.why == "cpu: 1.4 of 0.8 cores, alice's make, pid 12"
+    assert page.why == "cpu: 1.4 cores, limit 0.8, alice's make, pid 12"
 
 
 @pytest.mark.parametrize(

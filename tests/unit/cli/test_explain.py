@@ -89,7 +89,7 @@ def test_a_past_round_still_says_what_its_idle_time_began_after(desk: Desk, tmp_
     text, page = explain.of_past(settings(tmp_path).ledger, "i-new", number=desk.ledger.rounds(1)[0].id, when=None)
 
     assert then.last_reset is not None
-    assert "after cpu was busy: 1.4 of 0.8 cores" in then.last_reset
+    assert "after cpu was busy: 1.4 cores, limit 0.8" in then.last_reset
     assert page.last_reset == then.last_reset
     assert page.step == then.step
     assert (len(then.last_busy), page.last_busy) == (2, then.last_busy[:1])

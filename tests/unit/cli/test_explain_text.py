@@ -72,7 +72,7 @@ def test_of_many_signals_the_most_telling_ones_are_shown() -> None:
     short, whole = (explained_text(desk, plan, node, verbose=each) for each in (False, True))
 
     assert "network" in short.split("Verdict:")[1].splitlines()[1]
-    assert "busy  16.7 of 1 MB/s" in short
+    assert "busy  16.7 MB/s, limit 1" in short
     assert "gpu7.power" in short
     assert "gpu4.power" not in short
     assert "\n    and 6 more, which say idle\n" in short
@@ -131,8 +131,8 @@ def test_explain_says_who_keeps_a_node_occupied_or_busy() -> None:
     node = plan.observation.fleet.nodes[0]
     text = explained_text(desk, plan, node)
 
-    assert "\nIt has been busy for 5m: cpu was busy: 1.4 of 0.8 cores, alice's py" in text
-    assert "1.4 of 0.8 cores  alice's py\\x1b[2Jthon3, pid 4711, session-3.scope  /proc/stat  agent." in text
+    assert "\nIt has been busy for 5m: cpu was busy: 1.4 cores, limit 0.8, alice's py" in text
+    assert "1.4 cores, limit 0.8  alice's py\\x1b[2Jthon3, pid 4711, session-3.scope  /proc/stat  agent." in text
     assert "\x1b" not in text
 
 

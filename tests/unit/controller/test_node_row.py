@@ -109,13 +109,13 @@ def test_the_page_of_a_node_says_what_was_busy_last(site: Site, monkeypatch: pyt
     assert isinstance(document, dict)
     assert document == site.ask("/api/v1/nodes/i-seen").json
     assert schema_errors(site, "NodePage", document) == []
-    assert "ago, after disk was busy: 1.4 of 0.8 cores, fluent-bit, " in document["last_reset"]
+    assert "ago, after disk was busy: 1.4 cores, limit 0.8, fluent-bit, " in document["last_reset"]
     assert [(row["evidence"]["name"], row["ago_seconds"]) for row in document["last_busy"]] == [
         ("disk", 90),
         ("cpu", 720),
     ]
     assert document["last_busy"][1]["who"] == "fluent-bit, fluent-bit.service"
-    assert document["last_busy"][1]["amount"] == "1.4 of 0.8 cores"
+    assert document["last_busy"][1]["amount"] == "1.4 cores, limit 0.8"
     assert document["last_busy"][1]["evidence"]["setting"] == "agent.evidence.cpu.busy_cores"
     assert document["agent_started_at"] == "2026-03-01T12:00:00Z"
     assert document["owners"] == ["processes: alice's python3, pid 4711, session-3.scope"]

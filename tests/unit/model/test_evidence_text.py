@@ -65,16 +65,16 @@ def test_no_name_of_a_host_reaches_a_reader_unprintable_or_without_end(owner: Wo
 @pytest.mark.parametrize(
     ("seen", "limit", "unit", "text"),
     [
-        (1.4, 0.8, "cores", "1.4 of 0.8 cores"),
+        (1.4, 0.8, "cores", "1.4 cores, limit 0.8"),
         (0.37, 0.01, "ratio", "37 %, limit 1 %"),
-        (1_103_000.0, 1e6, "bytes per second", "1.1 of 1 MB/s"),
-        (20.0 * 2**30, 512.0 * 2**20, "bytes", "21.5 of 0.54 GB"),
-        (8.55208e8, 5.36871e8, "bytes", "0.86 of 0.54 GB"),
+        (1_103_000.0, 1e6, "bytes per second", "1.1 MB/s, limit 1"),
+        (20.0 * 2**30, 512.0 * 2**20, "bytes", "21.5 GB, limit 0.54"),
+        (8.55208e8, 5.36871e8, "bytes", "0.86 GB, limit 0.54"),
         (1.6672e7, None, "bytes per second", "16.7 MB/s"),
-        (0.0004, 0.025, "cores", "0.0004 of 0.025 cores"),
-        (1234.0, 300.0, "watts", "1234 of 300 watts"),
-        (12.0, 1800.0, "seconds since input", "12s of 30m since input"),
-        (90.0, 60.0, "seconds", "1m30s of 1m"),
+        (0.0004, 0.025, "cores", "0.0004 cores, limit 0.025"),
+        (1234.0, 300.0, "watts", "1234 watts, limit 300"),
+        (12.0, 1800.0, "seconds since input", "12s since input, limit 30m"),
+        (90.0, 60.0, "seconds", "1m30s, limit 1m"),
         (2.0, None, "jobs", "2 jobs"),
         (0.0, None, "", "0"),
         (None, 1800.0, "seconds", None),
@@ -92,12 +92,12 @@ def test_an_idle_node_says_after_what_its_idle_time_began() -> None:
     verdict = busy_last(a_verdict(held=720.0, age=0.0), (cpu_evidence(), 720.0), (cpu_evidence(name="people"), 4000.0))
 
     assert reset_text(verdict) == (
-        "Its idle time began 12m ago, after cpu was busy: 1.4 of 0.8 cores, fluent-bit, fluent-bit.service. "
+        "Its idle time began 12m ago, after cpu was busy: 1.4 cores, limit 0.8, fluent-bit, fluent-bit.service. "
         "To change: agent.evidence.cpu.busy_cores."
     )
     assert (
         last_text(verdict)
-        == "; its idle time began after cpu was busy: 1.4 of 0.8 cores, fluent-bit, fluent-bit.service"
+        == "; its idle time began after cpu was busy: 1.4 cores, limit 0.8, fluent-bit, fluent-bit.service"
     )
 
 
@@ -108,7 +108,7 @@ def test_doubt_that_reset_the_idle_time_is_named() -> None:
     )
 
     assert (reset_text(busy_last(a_verdict(age=0.0), (doubt, 7200.0))) or "").startswith(
-        "Its idle time began 2h ago, after doubt made its use unknown: 1m30s of 1m, slept. To change"
+        "Its idle time began 2h ago, after doubt made its use unknown: 1m30s, limit 1m, slept. To change"
     )
 
 
@@ -124,7 +124,7 @@ def test_a_busy_node_says_what_keeps_it_busy() -> None:
     """The newest evidence; an unknown node, and an agent that does not say, give no sentence."""
     busy = busy_last(a_verdict(state=State.BUSY, held=300.0), (cpu_evidence(), 0.0))
 
-    assert (reset_text(busy) or "").startswith("It has been busy for 5m: cpu was busy: 1.4 of 0.8 cores")
+    assert (reset_text(busy) or "").startswith("It has been busy for 5m: cpu was busy: 1.4 cores, limit 0.8")
     assert reset_text(busy_last(a_verdict(state=State.UNKNOWN), (cpu_evidence(), 30.0))) is None
     assert reset_text(a_verdict()) is None
     assert last_text(busy) == last_text(a_verdict()) == last_text(None) == ""

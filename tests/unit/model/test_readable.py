@@ -43,4 +43,4 @@ def test_a_percentage_over_its_limit_is_no_part_of_it() -> None:
     assert quantity_text(0.9, 0.01, "ratio") == "90 %, limit 1 %"
     assert quantity_text(0.9, None, "ratio") == "90 %"
     assert quantity_text(2.6e-10, 1e-12, "ratio") == "2.6e-08 %, any is work"
-    assert quantity_text(1.4, 0.8, "cores") == "1.4 of 0.8 cores"
+    assert quantity_text(1.4, 0.8, "cores") == "1.4 cores, limit 0.8"

@@ -21,6 +21,7 @@ from gpuwatch.money.prices.fetch import FetchError, Found, Wanted
 from gpuwatch.money.prices.http import amount_of
 from gpuwatch.runtime.clock import Clock
 from gpuwatch.runtime.json_document import read_json
+from gpuwatch.runtime.network_errors import network_text
 
 # The price list is served in a few regions only; any of them has the prices of all.
 _PRICE_LIST_REGION, _COMMERCIAL = "us-east-1", "aws"
@@ -62,7 +63,7 @@ class AwsPrices:
         try:
             sessions = self._sessions()
         except BotoCoreError as error:
-            raise FetchError(f"AWS gave no prices: {error}") from error
+            raise FetchError(f"AWS gave no prices: {network_text(error) or error}") from error
         found: dict[str | None, list[Wanted]] = {}
         for region, kind in wanted:
             found.setdefault(_partition(region), []).append((region, kind))
@@ -75,7 +76,7 @@ class AwsPrices:
             try:
                 yield from self._ask_partition(session, there, listed=partition == _COMMERCIAL)
             except (BotoCoreError, ClientError, ResponseParserError) as error:
-                failed.append(f"AWS gave no prices: {error}")
+                failed.append(f"AWS gave no prices: {network_text(error) or error}")
             except FetchError as error:
                 failed.append(str(error))
         if failed:
