@@ -319,10 +319,27 @@ def settings_of(path: Path | None) -> "Settings":
     from gpuwatch.money.accounting.scope import count_in
     from gpuwatch.runtime.secrets import use
 
+    say_if_unconfigured(path)
     use(secret_stores(settings.named_clouds))
     show_in(settings.shown_currency)
     count_in(settings.cost.scope)
     return settings
+
+
+def say_if_unconfigured(path: Path | None) -> None:
+    """Say on stderr that nothing is configured: with credentials around, the defaults look like somebody's choice."""
+    from gpuwatch.config.agent_alone import DEFAULT_PATH, FILE_VARIABLE, default_path
+    from gpuwatch.config.keys import PREFIX
+    from gpuwatch.runtime.program import VARIABLE
+
+    given = any(name.startswith(PREFIX) and name not in {FILE_VARIABLE, VARIABLE} for name in os.environ)
+    if path is None and default_path(os.environ) is None and not given:
+        print_text(
+            f"Warning: there is no configuration, so all defaults hold: {DEFAULT_PATH} does not exist, and "
+            f"${FILE_VARIABLE} is not set. `gpuwatch config init` writes a file, `gpuwatch config show` lists the "
+            "defaults.",
+            err=True,
+        )
 
 
 def show_money_as_in(path: Path | None) -> None:

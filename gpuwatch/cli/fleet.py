@@ -128,7 +128,7 @@ def status(
     """List the nodes: owner, cost, how each is used, what happens to it next, and why.
 
     In a narrow terminal columns shrink or go; the reason stays. --json prints what GET /api/v1/nodes answers, with its
-    schema and the account's quotas.
+    schema and the account's quotas. The exit status is 1 if machines run and the use of none is known.
     """
     if seconds is not None:
         _watch(path, (pools, owners, states, sort), seconds, as_json=as_json)
@@ -153,7 +153,7 @@ def status(
             for trouble in limits.troubles:
                 print_text(trouble, err=True)
             print_text(json_text("status", StatusPage.with_quotas(page, limits.rows)))
-            return
+            sys.exit(1 if listing.all_unknown(page) else 0)
         out = console()
         print_lines([*listing.table(page, choice, width_of(out)), listing.totals(page), *listing.hints(page)], out)
         print_lines(
@@ -169,6 +169,7 @@ def status(
             ],
             out,
         )
+        sys.exit(1 if listing.all_unknown(page) else 0)
 
 
 def _watch(

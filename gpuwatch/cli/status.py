@@ -1,5 +1,6 @@
 """`gpuwatch status`: the fleet as a table, what it costs, and the choices of who looks."""
 
+from collections import Counter
 from collections.abc import Callable, Iterator, Sequence
 from dataclasses import dataclass, replace
 from decimal import Decimal
@@ -13,7 +14,7 @@ from gpuwatch.controller.node_row import NodeRow, NodesPage, nodes_page
 from gpuwatch.controller.observe.agent_errors import kind_of
 from gpuwatch.controller.web.fleet_view import NOT_USED
 from gpuwatch.guard import Rulebook
-from gpuwatch.model.activity import State
+from gpuwatch.model.activity import State, legend
 from gpuwatch.model.currency import display_currency
 from gpuwatch.model.decision import REMOVALS, Verb
 from gpuwatch.model.duration import format_duration, format_time
@@ -166,7 +167,8 @@ def totals(page: NodesPage) -> str:
     wasted = [(state, [row for row in running if row.activity is state]) for state in State if state in NOT_USED]
     each = ", ".join(f"{state.value} {format_usd(_sum(found))}" for state, found in wasted if _sum(found))
     total = sum((_sum(found) for _, found in wasted), Decimal(0))
-    parts.append(f"wasted now: {format_usd(total)}/h" + (f" ({each})" if each else ""))
+    known = any(row.activity is not State.UNKNOWN for row in running) or not running
+    parts.append(f"wasted now: {format_usd(total) + '/h' if known else 'not known'}" + (f" ({each})" if each else ""))
     unpriced = sum(row.usd_per_hour is None for row in running)
     if unpriced:
         parts.append(f"the price of {unpriced} is not known")
@@ -178,11 +180,26 @@ def totals(page: NodesPage) -> str:
     return " ".join(filter(None, ("; ".join(parts) + ".", elsewhere, display_currency().note)))
 
 
+def all_unknown(page: NodesPage) -> bool:
+    """Whether machines run, and nothing is known of the use of any."""
+    return {row.activity for row in page.nodes if row.activity is not None} == {State.UNKNOWN}
+
+
 def hints(page: NodesPage) -> Iterator[str]:
-    """Where the remedy of an agent's failure is, and which stops people took back."""
+    """What the states mean, where the remedy of an agent's failure is, and which stops people took back."""
+    if words := legend(row.activity for row in page.nodes if row.activity is not None):
+        yield f"{words}."
     yield from page.regrets
     failed = [row for row in page.nodes if row.activity is State.UNKNOWN and kind_of(row.doubt) is not None]
-    if failed:
+    if all_unknown(page):
+        kinds = Counter(kind_of(row.doubt) for row in failed)
+        kind = next((each for each, _ in kinds.most_common(1)), None)
+        why = "" if kind is None else f" Most say: {kind.word.replace('-', ' ')}. {kind.remedy}"
+        yield (
+            "Warning: the use of no running machine is known, so no idle one is found and none is stopped."
+            f"{why} `gpuwatch doctor controller` asks each."
+        )
+    elif failed:
         silent = how_many(len(failed), "agent")
         yield f"{silent} gave no verdict. The remedy: gpuwatch explain {legible(failed[0].name)}"
 

@@ -1,6 +1,6 @@
 """What a machine does: its state of use, the evidence for it, the owner of the work, and how much of it was counted."""
 
-from collections.abc import Mapping
+from collections.abc import Iterable, Mapping
 from dataclasses import dataclass
 from datetime import datetime
 from enum import StrEnum
@@ -17,6 +17,23 @@ class State(StrEnum):
     OCCUPIED = "occupied"  # of a node: somebody's process is alive and does nothing
     IDLE = "idle"
     UNKNOWN = "unknown"  # any doubt
+
+
+# As screens explain them; words.js has the same sentences.
+MEANINGS = {
+    State.BUSY: "a GPU works, or somebody's program does",
+    State.IDLE: "nothing works, and nobody is there",
+    State.OCCUPIED: "somebody's program is alive and does nothing",
+    State.PARKED: "GPU memory is held, nothing computes, and nobody is there",
+    State.STALLED: "full use without work, most likely a deadlock",
+    State.UNKNOWN: "nobody can tell, so it is never stopped",
+}
+
+
+def legend(states: Iterable[State]) -> str:
+    """What those of the states mean whose names do not say it: `parked: …; stalled: …`."""
+    shown = set(states) - {State.BUSY, State.IDLE}
+    return "; ".join(f"{state.value}: {words}" for state, words in MEANINGS.items() if state in shown)
 
 
 class LocalDisks(StrEnum):

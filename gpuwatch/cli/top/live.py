@@ -20,6 +20,7 @@ from rich.console import Console, ConsoleDimensions, Group
 from rich.control import Control
 from rich.screen import Screen
 
+from gpuwatch.cli.top.past import Past
 from gpuwatch.cli.top.screen import Look, Order, nothing, screen
 from gpuwatch.cli.top.source import NoAgentError, RefusedError, Source
 from gpuwatch.model.host_page import HostPage
@@ -43,6 +44,7 @@ class Feed:
         self._tell = tell
         self._stopping = threading.Event()
         self.page: HostPage | None = None
+        self.past = Past()
         self.failure = ""
         self.crash: Exception | None = None  # a flaw of ours, which ends the view
 
@@ -67,6 +69,7 @@ class Feed:
     def _fetch(self) -> None:
         try:
             self.page, self.failure = self._source.page(), ""
+            self.past.note(self.page)
         except (NoAgentError, RefusedError) as error:
             self.failure = str(error)
         except Exception as error:  # noqa: BLE001  shown by the main thread once the terminal is as it was
@@ -172,7 +175,7 @@ def run(source: Source, console: Console, clock: Clock, interval_seconds: float)
 
 def _draw(terminal: Terminal, feed: Feed, note: str, order: Order, clock: Clock) -> None:
     width, height = terminal.size
-    look = Look(width=width, height=height, order=order, note=note, failure=feed.failure, keys=True)
+    look = Look(width=width, height=height, order=order, note=note, failure=feed.failure, keys=True, past=feed.past)
     page = feed.page
     shown = page is not None and (feed.begun or feed.failure)
     lines = screen(page, look, clock.now()) if page and shown else nothing(feed.failure or _FIRST_WORDS, look)

@@ -4,6 +4,7 @@ import re
 from collections.abc import Sequence
 
 from gpuwatch.agent.host_text import ranges
+from gpuwatch.cli.top.past import STRIP_TITLE, Past, bar
 from gpuwatch.model.activity import State
 from gpuwatch.model.duration import format_duration
 from gpuwatch.model.gpu_identity import ProcessKind
@@ -32,8 +33,13 @@ def held_text(seconds: float) -> str:
     return format_duration(float(int(seconds))) if seconds >= 1 else "0s"
 
 
-def gpu_columns(gpus: Sequence[HostGpu], shown: Sequence[Sequence[HostInstance]] | None = None) -> list[Column]:
-    """One row a GPU, and below it one for each of its instances that is `shown`; None: for all."""
+def gpu_columns(
+    gpus: Sequence[HostGpu], shown: Sequence[Sequence[HostInstance]] | None = None, past: Past | None = None
+) -> list[Column]:
+    """One row a GPU, and below it one for each of its instances that is `shown`; None: for all.
+
+    With a `past` there is room for bars and for the strip of the last two minutes.
+    """
     rows: list[tuple[HostGpu, HostInstance | None]] = []
     for number, gpu in enumerate(gpus):
         rows.append((gpu, None))
@@ -48,8 +54,17 @@ def gpu_columns(gpus: Sequence[HostGpu], shown: Sequence[Sequence[HostInstance]]
         ),
         Column(
             title="UTIL",
-            cells=[_percent(gpu.utilization_ratio) if part is None else "" for gpu, part in rows],
+            cells=[
+                "" if part else f"{bar(gpu.utilization_ratio)} {used:>4}" if past else used
+                for gpu, part in rows
+                for used in (_percent(gpu.utilization_ratio),)
+            ],
             right=True,
+        ),
+        Column(
+            title=STRIP_TITLE,
+            cells=[past.strip(gpu.uuid) if past and part is None else "" for gpu, part in rows],
+            spare=7 if past is None else 1,
         ),
         Column(
             title="SM",
@@ -57,7 +72,11 @@ def gpu_columns(gpus: Sequence[HostGpu], shown: Sequence[Sequence[HostInstance]]
             right=True,
             spare=4,
         ),
-        Column(title="MEM GiB", cells=[_memory(part or gpu) for gpu, part in rows], right=True),
+        Column(
+            title="MEM GiB",
+            cells=[(f"{bar(_filled(part or gpu))} " if past else "") + _memory(part or gpu) for gpu, part in rows],
+            right=True,
+        ),
         Column(
             title="W",
             cells=[_number(gpu.power_watts) if part is None else "" for gpu, part in rows],
@@ -179,6 +198,11 @@ def _gib(size: int | None) -> str:
 def _memory(of: HostGpu | HostInstance) -> str:
     used, total = of.memory_used_bytes, of.memory_total_bytes
     return "-" if used is None and total is None else f"{_gib(used)}/{_gib(total)}"
+
+
+def _filled(of: HostGpu | HostInstance) -> float | None:
+    used, total = of.memory_used_bytes, of.memory_total_bytes
+    return None if used is None or not total else used / total
 
 
 def _cores(cores: float | None) -> str:

@@ -8,8 +8,9 @@ from enum import StrEnum
 from rich.text import Text
 
 from gpuwatch.agent.host_text import ranges, trouble_text
+from gpuwatch.cli.top.past import WIDE, Past
 from gpuwatch.cli.top.rows import gpu_columns, held_text, process_columns
-from gpuwatch.model.activity import LocalDisks, State
+from gpuwatch.model.activity import LocalDisks, State, legend
 from gpuwatch.model.duration import format_time
 from gpuwatch.model.health import Health
 from gpuwatch.model.host_page import HostGpu, HostPage, HostProcess
@@ -18,6 +19,7 @@ from gpuwatch.runtime.columns import cut, laid_out, wrap_words
 
 _LONGEST = 200
 _WHY_LINES = 2
+_WHY_CELLS = 30  # of the reason, next to bars
 _LOW = 20  # a screen of fewer lines is low
 _MOST_NOTES = 4
 _FEWEST_PROCESS_LINES = 3  # titles, one process, how many more
@@ -42,6 +44,7 @@ class Look:
     note: str = ""  # what is particular about where it comes from
     failure: str = ""  # why there is no newer page
     keys: bool = False
+    past: Past | None = None  # the last two minutes, for a wide terminal
 
 
 def screen(page: HostPage, look: Look, now: datetime) -> list[Text]:
@@ -54,7 +57,8 @@ def screen(page: HostPage, look: Look, now: datetime) -> list[Text]:
     processes = _sort_processes(page.processes, look.order)
     room = None if look.height is None else max(0, look.height - len(head) - len(foot))
     for_processes = min(_FEWEST_PROCESS_LINES, len(processes) + 1) if processes else 1
-    gpus = _gpus(page.gpus, look.width, None if room is None else max(2, room - for_processes))
+    past = look.past if look.width is not None and look.width >= WIDE else None
+    gpus = _gpus(page.gpus, look.width, None if room is None else max(2, room - for_processes), past)
     if room is None or room > len(gpus) + for_processes:
         gpus += _notes(page, gpus, look.width)[: None if room is None else room - len(gpus) - for_processes]
     left = None if room is None else max(0, room - len(gpus))
@@ -62,6 +66,8 @@ def screen(page: HostPage, look: Look, now: datetime) -> list[Text]:
         gpus.append(Text())
         left = None if left is None else left - 1
     body = [*head, *gpus, *_processes(page, processes, look.width, left)]
+    if look.height is not None:
+        body += _legend(page, look.width, look.height - len(foot) - len(body))
     if look.height is not None and foot:
         body = body[: look.height - 1] + [Text()] * max(0, look.height - 1 - len(body))
     return _fit_lines([*body, *foot], look)
@@ -181,13 +187,19 @@ def _remarks(page: HostPage) -> Iterable[tuple[str, str]]:
         yield "dim", f"not seen: {legible(blind[0], _LONGEST)}{others}"
 
 
-def _gpus(gpus: Sequence[HostGpu], width: int | None, height: int | None) -> list[Text]:
+def _legend(page: HostPage, width: int | None, room: int) -> list[Text]:
+    """What the states on the screen mean, where there is room for all of it."""
+    lines = wrap_words(legend(gpu.state for gpu in page.gpus if gpu.down is None), width, None)
+    return [Text(), *(Text(line, style="dim") for line in lines)] if any(lines) and room > len(lines) else []
+
+
+def _gpus(gpus: Sequence[HostGpu], width: int | None, height: int | None, past: Past | None = None) -> list[Text]:
     """The GPUs with their MIG instances; where there is no room for all, instances are left out first."""
     if not gpus:
         return [Text("no GPU is known")]
     rows = sum(1 + len(gpu.instances) for gpu in gpus)
     if height is None or rows < height:
-        return laid_out(gpu_columns(gpus), width)
+        return laid_out(gpu_columns(gpus, past=past), width, wanted=_WHY_CELLS if past else 36)
     instances = [gpu.instances for gpu in gpus]
     if len(gpus) + 1 < height:  # titles and the line that says how many are missing
         free = height - 2 - len(gpus)
@@ -196,9 +208,9 @@ def _gpus(gpus: Sequence[HostGpu], width: int | None, height: int | None) -> lis
             shown.append(held[: max(0, free)])
             free -= len(held)
         missing = sum(map(len, instances)) - sum(map(len, shown))
-        return [*laid_out(gpu_columns(gpus, shown), width), Text(f"+{missing} more MIG instances", style="dim")]
+        return [*laid_out(gpu_columns(gpus, shown, past), width), Text(f"+{missing} more MIG instances", style="dim")]
     most = max(1, height - 1 if len(gpus) < height else height - 2)
-    lines = laid_out(gpu_columns(gpus[:most], [()] * most), width)
+    lines = laid_out(gpu_columns(gpus[:most], [()] * most, past), width)
     return lines if most >= len(gpus) else [*lines, Text(f"+{len(gpus) - most} more GPUs", style="dim")]
 
 

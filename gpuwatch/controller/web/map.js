@@ -112,7 +112,7 @@ function legend(by) {
   const names = by === "activity" ? USES : by === "health" ? HEALTHS : ["0 %", "ramp", "100 %", "unknown"];
   if ($("legend").dataset.by === by) return;
   $("legend").dataset.by = by;
-  $("legend").replaceChildren(...names.map((name) => name === "ramp" ? el("span", { className: "ramp" }) : name.endsWith("%") ? el("span", {}, name) : el("span", {}, dot(name), name)));
+  $("legend").replaceChildren(...names.map((name) => name === "ramp" ? el("span", { className: "ramp" }) : name.endsWith("%") ? el("span", {}, name) : el("span", { title: MEANINGS[name] ?? "" }, dot(name), name)));
 }
 
 function pick(block) {

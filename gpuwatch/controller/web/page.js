@@ -143,6 +143,8 @@ function banner() {
     }
     if (fleet.trouble) lines.push(`The newest round saw nothing: ${fleet.trouble} Below is the one before.`);
     else if (!lost && old > 3 * fleet.interval_seconds + 30) lines.push(`There was no round for ${span(old)}; one is due each ${span(fleet.interval_seconds)}.`);
+    const uses = new Set([...byId.values()].map(use).filter((each) => each !== "off"));
+    if (uses.size === 1 && uses.has("unknown")) lines.push("The use of no running machine is known, so no idle one is found and none is stopped. Open a machine for the reason and what to do.");
     for (const pause of fleet.pauses) lines.push(`Paused: ${pauseWords(pause)}.`);
   }
   $("banner").hidden = !lines.length;
@@ -153,10 +155,11 @@ function drawUses() {
   const by = fleet.totals.gpus_by_activity;
   if (!$("uses").children.length) {
     for (const name of USES) {
-      const button = el("button", { type: "button", onclick: () => toggle(name) }, dot(name), el("span"));
+      const button = el("button", { type: "button", title: MEANINGS[name], onclick: () => toggle(name) }, dot(name), el("span"));
       button.dataset.use = name;
       $("uses").append(button);
       $("bar").append(el("span", { className: name }));
+      $("meanings").append(el("dt", {}, name), el("dd", {}, MEANINGS[name]));
     }
   }
   USES.forEach((name, index) => {

@@ -1,6 +1,7 @@
 """What the controller serves on its port: metrics and fleet for Prometheus, the page and its API for people."""
 
 import logging
+import threading
 from collections.abc import Iterator, Mapping
 from contextlib import contextmanager
 from dataclasses import dataclass, field, replace
@@ -34,6 +35,8 @@ from gpuwatch.runtime.x509 import by_x509
 
 log = logging.getLogger(__name__)
 
+# Half of the time that a connection has. Prometheus asks once a minute, so an error here would cost it that minute.
+_FIRST_SECONDS = 10.0
 _FACTS = ("name", "pool", "instance_type", "region", "zone", "owner", "account")
 
 
@@ -43,15 +46,18 @@ class Discovery:
 
     signals: ObserveSettings
     fleet: str = ""  # its name, for the label of the targets
+    first_seconds: float = _FIRST_SECONDS  # how long a request waits for the first round
     _fleet: list[Fleet] = field(default_factory=list)
+    _seen: threading.Event = field(default_factory=threading.Event)
 
     def update(self, fleet: Fleet) -> None:
         """Another round has seen the fleet."""
         self._fleet[:] = [fleet]
+        self._seen.set()
 
     def page(self, _accept: str = "") -> Response:
-        """The targets as JSON; an error until a round has seen the fleet."""
-        if not self._fleet:
+        """The targets as JSON; at the start it waits for the first round, and is an error if that takes longer."""
+        if not self._seen.wait(self.first_seconds):
             body = b"503 no round has seen the fleet yet\n"
             return Response(status=HTTPStatus.SERVICE_UNAVAILABLE, body=body, content_type=TEXT)
         found: list[msgspec.Raw] = []

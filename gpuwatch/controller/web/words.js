@@ -5,6 +5,15 @@ const API = "/api/v1";
 const POLL = 2000;
 const ROWS = 50;
 const USES = ["busy", "idle", "occupied", "parked", "stalled", "unknown", "off"];
+const MEANINGS = {
+  busy: "a GPU works, or somebody's program does",
+  idle: "nothing works, and nobody is there",
+  occupied: "somebody's program is alive and does nothing",
+  parked: "GPU memory is held, nothing computes, and nobody is there",
+  stalled: "full use without work, most likely a deadlock",
+  unknown: "nobody can tell, so it is never stopped",
+  off: "the machine does not run",
+};
 const HEALTHS = ["healthy", "degraded", "failing", "unknown"];
 const URGENT = { stalled: 0, idle: 1, occupied: 2, parked: 3, unknown: 4, busy: 5, off: 6 };
 const $ = (id) => document.getElementById(id);
@@ -69,7 +78,7 @@ function nextWords(next) {
   if (next.refused_by.length) return [`${next.verb}, held back`, next.refused_by.join(", ")];
   const left = (Date.parse(next.at) - now()) / 1000;
   const main = left > 5 ? `${next.verb} in ${span(left)}` : `${next.verb} now`;
-  if (next.verb === "notice" && next.removal_at) return [main, `gone ${when(next.removal_at)} at the earliest`];
+  if (next.verb === "notice" && next.removal_at) return [main, `not before ${when(next.removal_at)}`];
   return [main, left > 5 ? `at ${when(next.at)} at the earliest` : ""];
 }
 

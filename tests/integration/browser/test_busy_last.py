@@ -56,7 +56,7 @@ def opened(visit_text: str) -> str:
         (
             "i-idle",
             [
-                "after cpu was busy: 1.4 cores, limit 0.8, fluent-bit, fluent-bit.service. To change: agent.evidence.cpu.",
+                "after cpu was busy: 1.4 cores, limit 0.8, fluent-bit, fluent-bit.service. To change: agent.evidence.",
                 "Busy last since the agent started at",
                 "alice's <b>py</b>, pid 4711, session-3.scope",
                 "It may not read /home/bob.",

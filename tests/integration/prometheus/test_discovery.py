@@ -1,6 +1,7 @@
 """http_sd: Prometheus finds the agents of the fleet from the controller, with what the controller knows of them."""
 
 import json
+import threading
 import urllib.error
 import urllib.request
 from dataclasses import replace
@@ -17,6 +18,7 @@ from gpuwatch.controller.web.serve import Discovery, Observers, make_server
 from gpuwatch.controller.web.settings import ControllerSettings
 from gpuwatch.model.fleet import Fleet, Node, NodeState
 from gpuwatch.runtime.clock import SystemClock
+from gpuwatch.runtime.http.request import Response
 from tests.support.builders.exporters import a_source
 from tests.support.builders.fleet import NOW, a_node
 from tests.support.fakes.nvml import StubDriver
@@ -96,7 +98,24 @@ def test_what_cannot_be_scraped_is_no_target() -> None:
 
 def test_until_a_round_has_seen_the_fleet_the_answer_is_an_error() -> None:
     """Prometheus keeps its targets then; an empty list would make it drop them."""
-    assert Discovery(signals=ObserveSettings()).page().status is HTTPStatus.SERVICE_UNAVAILABLE
+    discovery = Discovery(signals=ObserveSettings(), first_seconds=0.0)
+
+    assert discovery.page().status is HTTPStatus.SERVICE_UNAVAILABLE
+
+
+def test_a_request_that_comes_before_the_first_round_gets_its_targets() -> None:
+    """A controller that has just started costs Prometheus no minute without agents."""
+    discovery = Discovery(signals=ObserveSettings(), first_seconds=60.0)
+    answers: list[Response] = []
+    asking = threading.Thread(target=lambda: answers.append(discovery.page()))
+    asking.start()
+
+    discovery.update(Fleet(observed_at=NOW, nodes=(a_node("i-1", address="10.0.0.1"),)))
+    asking.join(60)
+
+    (answer,) = answers
+    assert answer.status is HTTPStatus.OK
+    assert json.loads(answer.body)[0]["targets"] == ["10.0.0.1:9460"]
 
 
 def observers(*nodes: Node, **endpoints: str) -> Observers:

@@ -72,7 +72,29 @@ def test_an_agents_failure_is_one_word() -> None:
 
     assert status.why(silent) == "No verdict of its agent: timeout."
     assert status.why(refusing) == "No verdict of its agent: refused."
-    assert list(status.hints(PAGE)) == ["2 agents gave no verdict. The remedy: gpuwatch explain silent"]
+    assert list(status.hints(PAGE)) == [
+        "parked: GPU memory is held, nothing computes, and nobody is there; unknown: nobody can tell, so it is never "
+        "stopped.",
+        "2 agents gave no verdict. The remedy: gpuwatch explain silent",
+    ]
+
+
+def test_a_fleet_of_which_nothing_is_known_is_no_fleet_without_waste(
+    fleet: None, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """The likely cause and its remedy instead of $0.00, and exit status 1, as text and as JSON."""
+    del fleet
+    unseen = tuple(row for row in PAGE.nodes if row.activity is State.UNKNOWN)
+    page = replace(PAGE, total=len(unseen), nodes=unseen)
+    monkeypatch.setattr("gpuwatch.controller.node_row.nodes_page", lambda *_: page)
+
+    done, as_json = (CliRunner().invoke(commands, ["status", *more]) for more in ((), ("--json",)))
+
+    assert (done.exit_code, as_json.exit_code) == (1, 1)
+    assert "wasted now: not known" in done.output
+    said = " ".join(done.output.split())
+    assert "Warning: the use of no running machine is known, so no idle one is found and none is stopped." in said
+    assert "Most say: timeout. Let the security group pass" in said or "Most say: refused. Start its agent" in said
 
 
 def test_the_totals_add_up() -> None:

@@ -18,6 +18,7 @@ from gpuwatch.agent.devices.messages import Unavailable
 from gpuwatch.agent.host_page import page_of
 from gpuwatch.agent.state import AgentCore
 from gpuwatch.cli.console import console
+from gpuwatch.cli.top.past import Past, bar
 from gpuwatch.cli.top.rows import short_name
 from gpuwatch.cli.top.screen import Look, Order, nothing, screen
 from gpuwatch.model.gpu import DownCause
@@ -56,9 +57,27 @@ def released() -> HostPage:
     return replace(page, trouble=trouble)
 
 
+def two_minutes() -> Past:
+    """A look each two seconds, of GPUs that work in turns; nobody looked for twenty seconds."""
+    past = Past()
+    for number in range(60):
+        at = FULL.verdict.at - timedelta(seconds=2 * (59 - number))
+        gpus = tuple(
+            replace(gpu, utilization_ratio=None if gpu.down else 0.0, utilization_max_ratio=None)
+            if gpu.index == 2
+            else replace(gpu, utilization_ratio=None if gpu.down else number % 30 / 30, utilization_max_ratio=None)
+            for gpu in FULL.gpus
+        )
+        if not 20 <= number < 30:
+            past.note(replace(FULL, verdict=replace(FULL.verdict, at=at), gpus=gpus))
+    return past
+
+
 CASES: dict[str, tuple[HostPage, Look]] = {
     "full_80x24": (FULL, Look(width=80, height=24, keys=True)),
     "full_120x40": (FULL, Look(width=120, height=40, keys=True, order=Order.MEMORY)),
+    "full_100x30": (FULL, Look(width=100, height=30, keys=True, past=two_minutes())),
+    "full_120x40_past": (FULL, Look(width=120, height=40, keys=True, past=two_minutes())),
     "full_50x16": (FULL, Look(width=50, height=16, keys=True, order=Order.USER)),
     "full_piped": (FULL, Look()),
     "mig_80x24": (SPLIT, Look(width=80, height=24, keys=True)),
@@ -81,6 +100,20 @@ def test_the_table_is_as_it_was(name: str) -> None:
         golden.write_text(shown, encoding="utf-8")
 
     assert shown == golden.read_text(encoding="utf-8")
+
+
+def test_a_bar_is_as_long_as_its_share() -> None:
+    """Six cells; what is not known has none, and more than all is all."""
+    assert [bar(ratio) for ratio in (0.0, 0.5, 1.0, 1.7, None)] == ["      ", "███   ", "██████", "██████", "      "]
+
+
+def test_a_clock_that_was_set_back_begins_the_strip_anew() -> None:
+    """What lies in the future is no past."""
+    past = two_minutes()
+
+    past.note(replace(FULL, verdict=replace(FULL.verdict, at=FULL.verdict.at - timedelta(hours=1))))
+
+    assert len(past.strip(FULL.gpus[0].uuid).strip()) == 1
 
 
 PAGES = {"full": FULL, "split": SPLIT, "no driver": no_driver(), "released": released()}
