@@ -33,7 +33,7 @@ def vendors(*, table: Path, gpu: str, path: Path | None, as_json: bool) -> None:
             sheet = advice.read_sheet(text_of(table), table.name)
             measured: dict[str, dict[str, float]] = {}
             sources: dict[str, str] = {}
-            columns = {each.name for each in sheet.criteria}
+            columns = {name for row in sheet.values.values() for name, value in row.items() if value is None}
             if advice.PRICE in columns:
                 measured[advice.PRICE] = _prices(gpu, path)
                 sources[advice.PRICE] = f"US dollars for the cheapest {gpu} for an hour on demand, by the price table"

@@ -31,6 +31,19 @@ def test_the_quick_start_works(tmp_path: Path) -> None:
             begin = found.end()
 
 
+def test_the_page_of_the_demo_works(tmp_path: Path) -> None:
+    """Its commands, too, in the clone."""
+    page = (ROOT / "docs/demo.md").read_text(encoding="utf-8")
+    programs = environment_with(installed_by(page), tmp_path / "python")
+    blocks = [f"ln -s {ROOT}/docs docs\n", *(block for block, _ in steps(page))]
+
+    printed, status = played(blocks, tmp_path, programs)
+
+    assert status == 0, printed[-1]
+    assert "stopped " in printed[1]
+    assert '"wrongly_stopped": 0' in printed[1]
+
+
 def test_only_what_the_page_installs_is_there(tmp_path: Path) -> None:
     """An extra that the page forgets is missing for its reader, and for the test of the page."""
     bare = environment_with(installed_by("$ pip install .   # on a GPU host\n"), tmp_path / "bare")

@@ -1,88 +1,95 @@
-"""The README's commands do what its reader expects of them: they run as they stand, on a small fleet at moto."""
+"""The README's blocks do what its reader expects: they run as they stand, on a GPU host with an account at moto."""
 
-import os
 import re
-import shlex
-from collections.abc import Iterator
+import shutil
 from pathlib import Path
 
-import boto3
 import pytest
-from click.testing import CliRunner
-from moto.server import ThreadedMotoServer
 
-from gpuwatch.cli.controller import assemble_parts
-from gpuwatch.cli.main import commands
-from gpuwatch.clouds import FLEET_TAG
-from gpuwatch.config import load
-from gpuwatch.controller.round import step
+from tests.support.components import require
+from tests.support.fakes.nvml import StubDriver, build
 from tests.support.markdown import blocks
+from tests.support.newcomer import environment_with, installed_by, played
+from tests.support.paths import ROOT
+from tests.support.real.terminal import Terminal
 
 README = Path("README.md")
-REGION = "us-east-1"
-_SERVICES = {"agent", "controller"}  # they go on for ever; docs/quickstart.md starts them
-_OF_A_HOST = {"probe", "snooze", "top"}  # they want a GPU, or a folder of the system; likewise
-_WANT_HISTORY = {"backtest", "recommend"}  # a ledger of one round has none
+# They go on until somebody ends them: a reader has another terminal for each.
+_FOR_EVER = {"gpuwatch top": "", "gpuwatch agent": "9460/v1/verdict", "gpuwatch controller": "9461/api/v1/nodes"}
+_WANT_HISTORY = "gpuwatch backtest --ledger"  # a ledger of one round has none, and it says so
+_NODE = """
+import boto3
+tags = [{"Key": "Name", "Value": "NODE"}, {"Key": "gpuwatch:fleet", "Value": "ml-research"}]
+boto3.client("ec2", "us-east-1").run_instances(
+    ImageId="ami-12c6146b", InstanceType="g6.xlarge", MinCount=1, MaxCount=1,
+    TagSpecifications=[{"ResourceType": "instance", "Tags": tags}],
+)
+"""
+_WAIT = "curl --silent --retry 60 --retry-delay 1 --retry-all-errors --fail --output answer http://127.0.0.1:{}\n"
 
 
 def lines() -> list[str]:
-    """What the README tells to type after `gpuwatch`, comments apart."""
-    typed = [re.split(r"\s#|\s>", line)[0].strip() for block in blocks(README, "sh") for line in block.splitlines()]
-    words = [line.removeprefix("gpuwatch ") for line in typed if line.startswith("gpuwatch ")]
-    return [line for line in words if line.split()[0] not in _SERVICES | _OF_A_HOST]
+    """What the README tells to type, comments apart, in its order."""
+    typed = [re.split(r"\s#", line)[0].strip() for block in blocks(README, "sh") for line in block.splitlines()]
+    return [line for line in typed if line.startswith(("gpuwatch ", "export "))]
 
 
-@pytest.fixture(scope="module")
-def site(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Path]:
-    """A folder with the README's configuration, a ledger of one round, and one machine, NODE."""
-    folder = tmp_path_factory.mktemp("readme")
-    (block,) = blocks(README, "yaml")
-    (folder / "gpuwatch.yaml").write_text(block, encoding="utf-8")
-    days = "".join(f"2026-03-{day:02}T00:00:00Z,{100 + day % 7}\n" for day in range(1, 32))
-    (folder / "spend.csv").write_text(f"time,value\n{days}", encoding="utf-8")
-    server = ThreadedMotoServer("127.0.0.1", 0, verbose=False)
-    server.start()
-    with pytest.MonkeyPatch.context() as patch:
-        patch.chdir(folder)
-        endpoint = "http://{}:{}".format(*server.get_host_and_port())
-        for name, value in {
-            "AWS_ACCESS_KEY_ID": "testing",
-            "AWS_SECRET_ACCESS_KEY": "testing",
-            "AWS_DEFAULT_REGION": REGION,
-            "GPUWATCH_CLOUD__ENDPOINT_URL": endpoint,
-            "GPUWATCH_CONFIG": str(folder / "gpuwatch.yaml"),
-            "GPUWATCH_LEDGER__PATH": str(folder / "ledger.db"),
-            "GPUWATCH_SIGNALS__TARGETS__NODE": "http://127.0.0.1:9",  # nobody is there: it is unknown
-        }.items():
-            patch.setenv(name, value)
-        try:
-            ec2 = boto3.Session().client("ec2", endpoint_url=endpoint)  # one of its own: other tests watch theirs
-            ec2.run_instances(
-                ImageId=ec2.register_image(Name="gpu")["ImageId"],
-                InstanceType="g6.xlarge",
-                MinCount=1,
-                MaxCount=1,
-                TagSpecifications=[
-                    {
-                        "ResourceType": "instance",
-                        "Tags": [{"Key": "Name", "Value": "NODE"}, {"Key": FLEET_TAG, "Value": "ml-research"}],
-                    }
-                ],
-            )
-            with assemble_parts(load(None, os.environ), read_only=False) as parts:
-                step(parts)
-            yield folder
-        finally:
-            server.stop()
+def in_its_terminal(line: str) -> str:
+    """A line as it is typed, in the background if it does not end; a command without history ends with 2."""
+    if line in _FOR_EVER:
+        waits = _WAIT.format(_FOR_EVER[line]) if _FOR_EVER[line] else ""
+        return f"{line} > {line.rpartition(' ')[2]}.log 2>&1 &\n{waits}"
+    return f"{line} || test $? = 2\n" if line == _WANT_HISTORY else f"{line}\n"
 
 
-@pytest.mark.parametrize("line", lines())
-def test_a_line_of_the_readme_runs(site: Path, line: str) -> None:
-    """As it stands, with the README's own configuration: it says something, or that there is no history yet."""
-    assert site.is_dir()
+def test_every_line_of_the_readme_runs(tmp_path: Path) -> None:
+    """On a GPU host with an account in which one machine, NODE, runs: each succeeds, and prints something."""
+    require("curl")
+    (settings,) = blocks(README, "yaml")
+    begin = (
+        "moto_server --port 5000 > moto.log 2>&1 &\n"
+        f"{_WAIT.format('5000/moto-api/data.json')}"
+        f"python3 -c '{_NODE}'\n"
+        f"cat > gpuwatch.yaml <<'EOF'\n{settings}EOF\n"
+        f"cp -r {ROOT}/docs .\n"
+    )
+    driver = StubDriver(tmp_path / "driver", build(tmp_path / "nvml"))
+    programs = environment_with(installed_by("$ pip install '.[demo,aws]' 'moto[ec2,server]'"), tmp_path / "python")
+    account = {"AWS_ACCESS_KEY_ID": "of", "AWS_SECRET_ACCESS_KEY": "moto", "AWS_ENDPOINT_URL": "http://127.0.0.1:5000"}
+    gpu = {"LD_LIBRARY_PATH": str(driver.library), "NVML_STUB_STATE": str(driver.state_file)}
+    typed = lines()
 
-    done = CliRunner().invoke(commands, shlex.split(line))
+    printed, status = played(
+        [begin, *map(in_its_terminal, typed)], tmp_path, programs, at_root=True, host={**account, **gpu}
+    )
 
-    assert done.output.strip()
-    assert done.exit_code == (2 if line.split(maxsplit=1)[0] in _WANT_HISTORY else 0), f"gpuwatch {line}\n{done.output}"
-    assert isinstance(done.exception, SystemExit | None), f"gpuwatch {line}: {done.exception!r}"
+    assert status == 0, f"{typed[len(printed) - 2]} ended with {status}:\n{printed[-1]}"
+    quiet = {line for line in typed if line in _FOR_EVER or ">" in line or line.startswith("export")}
+    silent = [line for line, seen in zip(typed, printed[1:], strict=True) if not seen.strip() and line not in quiet]
+    assert silent == []
+
+
+def test_make_demo_stops_an_idle_machine_within_a_minute(tmp_path: Path) -> None:
+    """As the README says, until Ctrl-C; in a clone with what `make demo` installs."""
+    require("make")
+    for name in ("Makefile", "pyproject.toml"):
+        shutil.copy(ROOT / name, tmp_path)
+    programs = environment_with(installed_by("$ pip install '.[demo]'"), tmp_path / ".venv")
+    (tmp_path / ".venv/demo").touch()
+    (block,) = [each for each in blocks(README, "sh") if "make demo" in each]
+
+    with Terminal(
+        ["sh", "-c", f"cd {tmp_path} && exec {block.strip()}"],
+        {"HOME": str(tmp_path), "PATH": f"{programs}:/usr/bin:/bin"},
+    ) as terminal:
+        terminal.shows("stopped ")
+        terminal.type("\x03")
+
+        assert terminal.ended() in {0, 130}
+        assert "after the beginning: saved $" in terminal.all
+
+
+@pytest.mark.parametrize("line", ["gpuwatch top", "gpuwatch agent", "gpuwatch controller"])
+def test_what_goes_on_for_ever_is_in_the_readme(line: str) -> None:
+    """A line that the test above treats in its own way, and that is gone, would hide that nothing is treated so."""
+    assert line in lines()

@@ -73,8 +73,10 @@ def test_an_agents_failure_is_one_word() -> None:
     assert status.why(silent) == "No verdict of its agent: timeout."
     assert status.why(refusing) == "No verdict of its agent: refused."
     assert list(status.hints(PAGE)) == [
-        "parked: GPU memory is held, nothing computes, and nobody is there; unknown: nobody can tell, so it is never "
-        "stopped.",
+        (
+            "parked: GPU memory is held, nothing computes, and nobody is there; "
+            "unknown: nobody can tell, so it is never stopped."
+        ),
         "2 agents gave no verdict. The remedy: gpuwatch explain silent",
     ]
 
