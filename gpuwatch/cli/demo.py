@@ -1,7 +1,6 @@
 """The command that shows it all on a simulated fleet."""
 
 import sys
-from dataclasses import asdict
 from pathlib import Path
 from typing import Any
 
@@ -10,7 +9,6 @@ import click
 from gpuwatch.cli.base import above_zero, commands, is_given, print_text, progress, zero_or_more
 from gpuwatch.runtime.installed import install_command
 from gpuwatch.runtime.json_document import json_text
-from gpuwatch.runtime.table import align_rows
 
 
 @commands.command()
@@ -71,4 +69,4 @@ def demo(*, headless: bool, as_json: bool, **chosen: Any) -> None:  # noqa: ANN4
     if as_json:
         print_text(json_text("demo", figures))
     else:
-        print_text("\n".join(align_rows([(name, str(value)) for name, value in asdict(figures).items()], left=None)))
+        print_text(figures.sentences())

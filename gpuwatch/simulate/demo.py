@@ -6,6 +6,7 @@ from collections.abc import Callable, Iterator
 from contextlib import contextmanager
 from dataclasses import dataclass, replace
 from datetime import datetime
+from decimal import Decimal
 from functools import partial
 from typing import TYPE_CHECKING
 
@@ -14,7 +15,9 @@ from gpuwatch.controller.round import ControllerContext, Round
 from gpuwatch.controller.web.serve import make_observers, make_server
 from gpuwatch.controller.web.settings import ControllerSettings
 from gpuwatch.ledger import Ledger
+from gpuwatch.model.money import format_usd
 from gpuwatch.model.progress import Advance, no_advance
+from gpuwatch.model.readable import how_many
 from gpuwatch.money.accounting.settings import CostSettings
 from gpuwatch.money.accounting.store import Meter
 from gpuwatch.runtime.clock import Clock, SystemClock
@@ -50,6 +53,21 @@ class DemoDocument:
     wrongly_stopped: int
     restarts: int
     saved_usd: float
+
+    def sentences(self) -> str:
+        """The same for people."""
+        wrong = "None of these stops was wrong" if not self.wrongly_stopped else f"{self.wrongly_stopped} were wrong"
+        return (
+            f"Played: {self.hours:g} hours of {how_many(self.nodes, 'machine')} with {how_many(self.gpus, 'GPU')}, "
+            f"{how_many(self.rounds, 'round')} ({self.source}, seed {self.seed}).\n"
+            f"Saved: {format_usd(Decimal(str(self.saved_usd)))}. Of the GPU-hours that are billed, "
+            f"{self.waste_ratio:.1%} were wasted; without gpuwatch, {self.baseline_waste_ratio:.1%}.\n"
+            f"Stops: {self.stopped}. {wrong}, by the simulation's own truth.\n"
+            f"Starts after a stop: {self.restarts}. "
+            f"Meanwhile {self.missed_gpu_hours:.1f} GPU-hours of work were missed.\n"
+            f"GPU-hours: {self.billed_gpu_hours:.1f} billed, {self.useful_gpu_hours:.1f} useful, "
+            f"{self.silent_gpu_hours:.1f} while an agent was silent."
+        )
 
 
 def run_headless(options: Options, advance: Advance = no_advance) -> DemoDocument:
