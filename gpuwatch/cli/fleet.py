@@ -32,7 +32,7 @@ _PLANNED = {
     "Warning": "tint.idle",
 }
 # Likewise of `explain`.
-_EXPLAINED = {"    refuses": "tint.idle", "Remedy:": "bold", "What would change it:": "bold"}
+EXPLAINED = {"    refuses": "tint.idle", "Remedy:": "bold", "What would change it:": "bold"}
 
 
 @commands.command()
@@ -249,7 +249,7 @@ def explain(
     from gpuwatch.cli.console import show_lines as print_lines
     from gpuwatch.cli.console import style_line
 
-    print_lines(style_line(line, _EXPLAINED) for line in text.split("\n"))
+    print_lines(style_line(line, EXPLAINED) for line in text.split("\n"))
 
 
 @commands.command()
