@@ -31,7 +31,7 @@ MEANINGS = {
 
 
 def legend(states: Iterable[State]) -> str:
-    """What those of the states mean whose names do not say it: `parked: …; stalled: …`."""
+    """What these states mean, without busy and idle, which everybody knows: `parked: …; stalled: …`."""
     shown = set(states) - {State.BUSY, State.IDLE}
     return "; ".join(f"{state.value}: {words}" for state, words in MEANINGS.items() if state in shown)
 

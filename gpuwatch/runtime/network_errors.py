@@ -79,7 +79,7 @@ def _causes(error: BaseException) -> Iterator[BaseException]:
 
 def _place(causes: list[BaseException], url: str) -> str:
     """Host and port that were asked, without user, path and query."""
-    for text in (url, *(_given(each, "endpoint_url") for each in causes)):
+    for text in (url, *(_value_of(each, "endpoint_url") for each in causes)):
         parts = urlsplit(text)
         if parts.hostname:
             port = parts.port or {"http": 80, "https": 443}.get(parts.scheme)
@@ -97,7 +97,7 @@ def _host_and_port(host: str, port: object) -> str:
     return f"{shown}:{port}" if port else shown
 
 
-def _given(error: BaseException, name: str) -> str:
+def _value_of(error: BaseException, name: str) -> str:
     """A value that botocore's errors carry."""
     given = getattr(error, "kwargs", None)
     return str(given.get(name) or "") if isinstance(given, dict) else ""
@@ -107,9 +107,9 @@ def _proxy_of(causes: list[BaseException], url: str) -> str | None:
     """Host and port of the proxy that was to carry the request, without its user and password; None: none was."""
     from urllib.request import getproxies, proxy_bypass  # noqa: PLC0415  loaded for an error alone
 
-    text = next(filter(None, (_given(each, "proxy_url") for each in causes)), "")
+    text = next(filter(None, (_value_of(each, "proxy_url") for each in causes)), "")
     if not text:
-        asked = urlsplit(url or next(filter(None, (_given(each, "endpoint_url") for each in causes)), ""))
+        asked = urlsplit(url or next(filter(None, (_value_of(each, "endpoint_url") for each in causes)), ""))
         if any("Proxy" in type(each).__name__ for each in causes):
             text = getproxies().get(asked.scheme or "https", "")
         elif asked.hostname and not proxy_bypass(asked.hostname):

@@ -29,7 +29,7 @@ class Past:
     _looks: deque[tuple[datetime, dict[str, float]]] = field(default_factory=deque)
 
     def note(self, page: HostPage) -> None:
-        """Keep one look. A GPU without a value has none then."""
+        """Keep the values of one look, for the GPUs that have one."""
         at = page.verdict.at
         values = {gpu.uuid: gpu.utilization_max_ratio or gpu.utilization_ratio for gpu in page.gpus}
         self._looks.append((at, {uuid: value for uuid, value in values.items() if value is not None}))

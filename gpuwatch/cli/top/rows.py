@@ -74,7 +74,9 @@ def gpu_columns(
         ),
         Column(
             title="MEM GiB",
-            cells=[(f"{bar(_filled(part or gpu))} " if past else "") + _memory(part or gpu) for gpu, part in rows],
+            cells=[
+                (f"{bar(_memory_share(part or gpu))} " if past else "") + _memory(part or gpu) for gpu, part in rows
+            ],
             right=True,
         ),
         Column(
@@ -200,7 +202,7 @@ def _memory(of: HostGpu | HostInstance) -> str:
     return "-" if used is None and total is None else f"{_gib(used)}/{_gib(total)}"
 
 
-def _filled(of: HostGpu | HostInstance) -> float | None:
+def _memory_share(of: HostGpu | HostInstance) -> float | None:
     used, total = of.memory_used_bytes, of.memory_total_bytes
     return None if used is None or not total else used / total
 

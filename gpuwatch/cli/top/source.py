@@ -116,7 +116,9 @@ class AgentSource:
         except TimeoutError as error:
             raise RefusedError(f"{self.url} has not answered within {_ANSWER_SECONDS:.0f} s") from error
         except (OSError, http.client.HTTPException) as error:
-            why = network_text(error, self.url) or getattr(error, "strerror", None) or error or type(error).__name__
+            why = (
+                network_text(error, self.url) or getattr(error, "strerror", None) or str(error) or type(error).__name__
+            )
             raise NoAgentError(f"no agent answers at {self.url}: {why}") from error
         if not server.startswith("gpuwatch"):
             raise NoAgentError(

@@ -8,6 +8,7 @@ import urllib.error
 import urllib.request
 from collections.abc import Callable, Iterator
 from contextlib import contextmanager, suppress
+from typing import Any
 
 import botocore.session
 import pytest
@@ -32,7 +33,7 @@ def by_urllib3(url: str) -> None:
 def by_botocore(url: str) -> None:
     """As AWS is asked."""
     config = Config(retries={"total_max_attempts": 1}, connect_timeout=0.3, read_timeout=0.3, proxies={})
-    made = botocore.session.Session().create_client(
+    made: Any = botocore.session.Session().create_client(
         "ec2",
         "us-east-1",
         endpoint_url=url,
@@ -139,7 +140,7 @@ def test_the_proxy_is_named_without_its_password(monkeypatch: pytest.MonkeyPatch
     monkeypatch.setenv("HTTPS_PROXY", f"http://user:secret@127.0.0.1:{port}")
     monkeypatch.delenv("NO_PROXY", raising=False)
     config = Config(retries={"total_max_attempts": 1}, connect_timeout=0.3)
-    made = botocore.session.Session().create_client(
+    made: Any = botocore.session.Session().create_client(
         "ec2",
         "us-east-1",
         aws_access_key_id="key",
