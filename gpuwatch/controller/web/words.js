@@ -79,7 +79,7 @@ function nextWords(next) {
   const left = (Date.parse(next.at) - now()) / 1000;
   const main = left > 5 ? `${next.verb} in ${span(left)}` : `${next.verb} now`;
   if (next.verb === "notice" && next.removal_at) return [main, `not before ${when(next.removal_at)}`];
-  return [main, left > 5 ? `at ${when(next.at)} at the earliest` : ""];
+  return [main, left > 5 ? `not before ${when(next.at)}` : ""];
 }
 
 // --- small DOM ---------------------------------------------------------------------------------------------------

@@ -27,6 +27,7 @@ from gpuwatch.money.report.blocks import (
 from gpuwatch.money.report.report import Line, Report
 
 _MOST_LINES = 10
+_ONE_AND_ALL = 2  # rows of a table that says nothing more than the figures at the top
 _SHOWN = frozenset({"pool", "owner", "node", "namespace", "workload"})  # the others are in the JSON document
 _TENTH_HOUR = Fraction(HOUR_MS, 10)
 OVER_TIME = "Cost over time"
@@ -72,8 +73,9 @@ def _saved_words(report: Report) -> str:
 
 
 def sections(report: Report) -> Iterator[Section]:
-    """All of them that have something to say."""
-    for name, parts_of in _SECTIONS:
+    """All of them that have something to say; where no machine was billed, those that are not about money."""
+    billed = report.whole.node_ms or report.whole.foreign.node_ms
+    for name, parts_of in _SECTIONS if billed else _WITHOUT_MACHINES:
         parts = tuple(parts_of(report))
         if parts:
             by_cloud = parts_of is _waste and len(report.slices["cloud"]) > 1
@@ -185,12 +187,14 @@ def _over_time(report: Report) -> Iterator[Part]:
 
 
 def _waste(report: Report) -> Iterator[Part]:
-    """Who and what wasted how much."""
+    """Who and what wasted how much. One pool, owner or tag alone has no table: its figures are those at the top."""
     for by, found in report.slices.items():
         tag = by.startswith(TAG)
         if by in _SHOWN or tag or (by == "cloud" and len(found) > 1):
             name = f"tag {by.removeprefix(TAG)}" if tag else {"node": "machine"}.get(by, by)
-            yield _slice(f"By {name}", name, found, report)
+            table = _slice(f"By {name}", name, found, report)
+            if len(table.rows) > _ONE_AND_ALL or by == "node":
+                yield table
 
 
 def _slice(caption: str, by: str, found: Sequence[Line], report: Report) -> Table:
@@ -253,4 +257,7 @@ _SECTIONS: tuple[tuple[str, Callable[[Report], Iterator[Part]]], ...] = (
     ("Forecast", money_sections.forecast),
     ("Energy", money_sections.energy),
     ("Prices", money_sections.prices),
+)
+_WITHOUT_MACHINES = tuple(
+    each for each in _SECTIONS if each[0] in {"What is not usual", "What is not known", "What gpuwatch did", "Budgets"}
 )

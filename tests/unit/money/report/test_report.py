@@ -16,7 +16,7 @@ import pytest
 from gpuwatch.ledger import Ledger
 from gpuwatch.model.currency import Currency, show_in
 from gpuwatch.money.report.blocks import Bars, Table
-from gpuwatch.money.report.pages import as_html
+from gpuwatch.money.report.pages import as_html, as_text
 from gpuwatch.money.report.report import Report
 from gpuwatch.money.report.sections import figures, headline, sections
 from gpuwatch.notify.reports import ReportContent, report_delivery
@@ -210,6 +210,19 @@ def test_nothing_metered_is_said_and_no_figure_is_made_up() -> None:
     assert (document["total"]["usd"], document["before"], document["machines"]) == ("0.00", None, None)
     assert document["forecast"]["none_because"] == "nothing is metered yet"
     assert document["total"]["waste_ratio"] is None
+    assert len(FORMATS["txt"](ReportContent(report)).splitlines()) < 20  # no tables of zeros on the first day
+
+
+def test_a_table_of_one_row_does_not_repeat_the_figures_at_the_top() -> None:
+    """One pool of one owner: the machines alone have a table; with a second pool both are listed."""
+    whole = saturday()
+    pool = whole.slices["pool"][:1]
+    alone = replace(whole, slices={**whole.slices, "pool": pool, "owner": whole.slices["owner"][:1]})
+
+    assert "By pool" in as_text(whole)
+    assert "By pool" not in as_text(alone)
+    assert "By owner" not in as_text(alone)
+    assert "By machine" in as_text(alone)
 
 
 def test_a_day_without_machines_is_no_day_without_rounds() -> None:
