@@ -147,7 +147,7 @@ def test_a_silent_server_is_given_up(clock: ManualClock) -> None:
     with serving(lambda _: None) as server:
         fetcher = AzurePrices(clock=clock, endpoint_url=server.url)
         fetcher._asker.timeout_seconds = 0.1
-        with pytest.raises(FetchError, match="gave no usable answer: .* did not answer in time"):
+        with pytest.raises(FetchError, match=r"gave no usable answer: .* did not answer in time"):
             fetched(fetcher, ND96)
 
 
