@@ -155,7 +155,7 @@ class ApiCluster:
             return {}
         nodes = self._nodes.kept.all()
         disks, attached = self._volumes.disks(nodes), self._attached.attachments()
-        return {self.name: room_of(nodes, self._pods.kept.all(), disks, attached)}
+        return {self.name: room_of(nodes, self._pods.kept.all(), disks, attached, self._devices.devices())}
 
     def node(self, name: str) -> KubernetesNode | None:
         """One node and its pods, asked of the API server now, with all that stands above its pods.

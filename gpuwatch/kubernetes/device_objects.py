@@ -4,7 +4,7 @@ v1 and v1beta2 have the same fields; v1beta1 has those of a request and of a dev
 https://kubernetes.io/docs/concepts/scheduling-eviction/dynamic-resource-allocation/
 """
 
-from msgspec import Struct, field
+from msgspec import Raw, Struct, field
 
 from gpuwatch.kubernetes.objects import ObjectMeta
 from gpuwatch.model.bounds import BoundedInt
@@ -18,14 +18,17 @@ class Request(Struct, rename="camel"):
     allocation_mode: str | None = None
     count: BoundedInt | None = None
     admin_access: bool | None = None
+    selectors: "list[Selector] | None" = None
+    capacity: Raw | None = None
     exactly: "Request | None" = None
     first_available: "list[Request] | None" = None
 
 
 class Requests(Struct):
-    """The devices of a claim."""
+    """The devices of a claim; `constraints`: they have to have something in common."""
 
     requests: list[Request] | None = None
+    constraints: list[Raw] | None = None
 
 
 class ClaimSpec(Struct):
@@ -108,27 +111,36 @@ class Attribute(Struct):
     """One fact on a device."""
 
     string: str | None = None
+    flag: bool | None = field(name="bool", default=None)
+    number: BoundedInt | None = field(name="int", default=None)
 
 
-class Basic(Struct):
-    """Where v1beta1 has the facts on a device."""
+class Basic(Struct, rename="camel"):
+    """The facts on a device, where v1beta1 has them; what keeps it from pods is not read, but seen to be there."""
 
     attributes: dict[str, Attribute] | None = None
+    taints: list[Raw] | None = None
+    consumes_counters: list[Raw] | None = None
+    allow_multiple_allocations: bool | None = None
+    binding_conditions: list[str] | None = None
+    node_name: str | None = None
+    node_selector: Raw | None = None
+    all_nodes: bool | None = None
 
 
-class Device(Struct):
+class Device(Basic, rename="camel"):
     """A device of a pool."""
 
     name: str = ""
-    attributes: dict[str, Attribute] | None = None
     basic: Basic | None = None
 
 
-class DevicePool(Struct):
-    """Which pool, and which of its generations: an older one counts no more."""
+class DevicePool(Struct, rename="camel"):
+    """Which pool, which of its generations (an older one counts no more), and how many slices of that there are."""
 
     name: str = ""
     generation: BoundedInt = 0
+    resource_slice_count: BoundedInt = 1
 
 
 class SliceSpec(Struct, rename="camel"):

@@ -128,7 +128,14 @@ def _doubtful_claim(item: bytes, why: str) -> DeviceClaimFacts:
     name, namespace, uid, version = least_of(item)
     wants = (WantedDevices(alternatives=(("", 1),)),)
     return DeviceClaimFacts(
-        namespace=namespace, name=name, uid=uid, version=version, wants=wants, devices=None, users=frozenset()
+        namespace=namespace,
+        name=name,
+        uid=uid,
+        version=version,
+        wants=wants,
+        devices=None,
+        users=frozenset(),
+        odd="cannot be read",
     )
 
 

@@ -20,7 +20,17 @@ from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass, field
 from sys import intern
 
-from gpuwatch.kubernetes.device_objects import Attribute, ClaimObject, ClassObject, Device, Request, SliceObject
+from gpuwatch.kubernetes.device_objects import (
+    Attribute,
+    Basic,
+    ClaimObject,
+    ClassObject,
+    Device,
+    Request,
+    Requests,
+    Selector,
+    SliceObject,
+)
 from gpuwatch.kubernetes.facts import version_of
 from gpuwatch.kubernetes.gpu_requests import mig_share
 from gpuwatch.model.placing import Wanted
@@ -32,52 +42,64 @@ _TYPES_OF_GPUS = frozenset({"gpu", "mig", "vfio"})
 _OF_NETWORKS = frozenset({"ifName", "rdma", "mac", "mtu", "linkType"})  # attributes that no GPU has
 _DRIVER = re.compile(r"device\.driver\s*==\s*[\"']([^\"']{1,253})[\"']")
 _MOST_COUNT = 512
-_DeviceKey = tuple[str, str, str]  # driver, pool, name
+DeviceKey = tuple[str, str, str]  # driver, pool, name
 
 
 @dataclass(frozen=True, slots=True)
 class WantedDevices:
-    """A request: as many of one of these classes."""
+    """A request: as many of one of these classes, which meet all of the selectors."""
 
     alternatives: tuple[tuple[str, int | None], ...]  # None: all of a node
+    selectors: tuple[str, ...] = ()
 
 
 @dataclass(frozen=True, slots=True)
 class DeviceClaimFacts:
-    """Of one claim. `devices` None: nothing was allocated yet. `users` are uids of pods."""
+    """Of one claim. `devices` None: nothing was allocated yet. `users` are uids of pods.
+
+    `odd` is what it asks for beside numbers of devices, as a clause.
+    """
 
     namespace: str
     name: str
     uid: str
     version: int
     wants: tuple[WantedDevices, ...]
-    devices: frozenset[_DeviceKey] | None
+    devices: frozenset[DeviceKey] | None
     users: frozenset[str]
+    odd: str | None = None
 
 
 @dataclass(frozen=True, slots=True)
 class ClassFacts:
-    """Of one class: its driver, None where its selectors name none."""
+    """Of one class: its driver, None where its selectors name none; `extended` is the resource that it stands for."""
 
     name: str
     uid: str
     version: int
     driver: str | None
+    selectors: tuple[str, ...] = ("",)  # nobody knows what this one selects
+    extended: str | None = None
 
 
 @dataclass(frozen=True, slots=True)
 class DeviceFacts:
-    """Of one device: how much of a GPU it is, and the uuid of that GPU."""
+    """Of one device: how much of a GPU it is, and the uuid of that GPU.
+
+    `plain`: nothing but a claim on it keeps it from a pod of its node.
+    """
 
     name: str
     gpus: float
     uuid: str | None
     part: bool
+    plain: bool = False
+    attributes: Mapping[str, str | bool | int] = field(default_factory=dict)
 
 
 @dataclass(frozen=True, slots=True)
 class SliceFacts:
-    """Of some devices of a pool."""
+    """Of some devices of a pool; `slices` is how many of them it says it has."""
 
     uid: str
     version: int
@@ -86,6 +108,7 @@ class SliceFacts:
     generation: int
     node: str | None
     devices: tuple[DeviceFacts, ...]
+    slices: int = 1
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -100,7 +123,8 @@ class PodDevices:
 def claim_facts(claim: ClaimObject) -> DeviceClaimFacts:
     """What a claim asks for, and was given."""
     meta, status = claim.metadata, claim.status
-    asked = (claim.spec.devices.requests if claim.spec is not None and claim.spec.devices is not None else None) or ()
+    wanted = (claim.spec.devices if claim.spec is not None else None) or Requests()
+    asked = wanted.requests or ()
     given = status.allocation.devices if status is not None and status.allocation is not None else None
     allocated = status is not None and status.allocation is not None
     watching = {each.name for each in asked if (each.exactly or each).admin_access}
@@ -119,6 +143,7 @@ def claim_facts(claim: ClaimObject) -> DeviceClaimFacts:
         if allocated
         else None,
         users=frozenset(each.uid for each in users if each.resource == "pods"),
+        odd=_oddity(wanted),
     )
 
 
@@ -127,7 +152,14 @@ def class_facts(kind: ClassObject) -> ClassFacts:
     selectors = (kind.spec.selectors if kind.spec is not None else None) or ()
     named = [found[1] for each in selectors if each.cel and (found := _DRIVER.search(each.cel.expression))]
     meta = kind.metadata
-    return ClassFacts(name=meta.name, uid=meta.uid, version=version_of(meta), driver=named[0] if named else None)
+    return ClassFacts(
+        name=meta.name,
+        uid=meta.uid,
+        version=version_of(meta),
+        driver=named[0] if named else None,
+        selectors=_expressions(selectors),
+        extended=kind.spec.extended_resource_name if kind.spec is not None else None,
+    )
 
 
 def slice_facts(slice_: SliceObject) -> SliceFacts | None:
@@ -143,6 +175,7 @@ def slice_facts(slice_: SliceObject) -> SliceFacts | None:
         generation=spec.pool.generation,
         node=intern(spec.node_name) if spec.node_name else None,
         devices=tuple(_device(spec.driver, each) for each in spec.devices or ()),
+        slices=spec.pool.resource_slice_count,
     )
 
 
@@ -159,11 +192,12 @@ class Devices:
 
     claims: Mapping[tuple[str, str], DeviceClaimFacts] = field(default_factory=dict)
     classes: Mapping[str, ClassFacts] = field(default_factory=dict)
+    slices: Sequence[SliceFacts] = ()
     doubt: str | None = None
-    _by_key: Mapping[_DeviceKey, DeviceFacts] = field(default_factory=dict)
+    _by_key: Mapping[DeviceKey, DeviceFacts] = field(default_factory=dict)
     _on_node: Mapping[str, Mapping[str, float]] = field(default_factory=dict)  # devices by driver, by node
     _gpus_on: Mapping[str, float] = field(default_factory=dict)
-    _sharing: Mapping[_DeviceKey, int] = field(default_factory=dict)  # claims of a device
+    _sharing: Mapping[DeviceKey, int] = field(default_factory=dict)  # claims of a device
 
     @classmethod
     def from_facts(
@@ -188,6 +222,7 @@ class Devices:
         return cls(
             claims=known,
             classes={each.name: each for each in classes},
+            slices=current,
             doubt=doubt,
             _by_key={(each.driver, each.pool, device.name): device for each in current for device in each.devices},
             _on_node={
@@ -200,6 +235,10 @@ class Devices:
     def gpus_on(self, node: str) -> float | None:
         """How many GPUs a node offers to claims; None: none of its devices is one (rule 5)."""
         return self._gpus_on.get(node)
+
+    def is_held(self, key: DeviceKey) -> bool:
+        """Whether a claim has a device."""
+        return key in self._sharing
 
     def on_node(self, node: str) -> Mapping[str, float]:
         """How many devices a node has, by driver."""
@@ -243,7 +282,7 @@ class Devices:
             wanted=found.wanted,
         )
 
-    def _device(self, key: _DeviceKey) -> DeviceFacts:
+    def _device(self, key: DeviceKey) -> DeviceFacts:
         """A device; one of a pool that is gone is what its driver's name says."""
         return self._by_key.get(key) or DeviceFacts(
             name=key[2], gpus=0.0 if is_gpu_driver(key[0]) is False else 1.0, uuid=None, part=False
@@ -282,7 +321,26 @@ def _wanted_by(request: Request) -> WantedDevices | None:
     if request.first_available:
         found = tuple((each.device_class_name, _amount(each)) for each in request.first_available)
         return WantedDevices(alternatives=found)
-    return None if exact.admin_access else WantedDevices(alternatives=((exact.device_class_name, _amount(exact)),))
+    alternatives = ((exact.device_class_name, _amount(exact)),)
+    return None if exact.admin_access else WantedDevices(alternatives, _expressions(exact.selectors or ()))
+
+
+def _expressions(selectors: Sequence[Selector]) -> tuple[str, ...]:
+    """In CEL; one of another kind is an empty text."""
+    return tuple(intern(each.cel.expression) if each.cel is not None else "" for each in selectors)
+
+
+def _oddity(wanted: Requests) -> str | None:
+    """What a claim asks for beside numbers of devices, as a clause."""
+    exact = [each.exactly or each for each in wanted.requests or ()]
+    cases = {
+        "has constraints on its devices": bool(wanted.constraints),
+        "names alternatives": any(each.first_available for each in exact),
+        "wants access for administrators": any(each.admin_access for each in exact),
+        "wants all devices of a node": any(_amount(each) is None for each in exact),
+        "wants a part of a device's capacity": any(each.capacity is not None for each in exact),
+    }
+    return next((why for why, is_so in cases.items() if is_so), None)
 
 
 def _amount(request: Request) -> int | None:
@@ -293,7 +351,8 @@ def _amount(request: Request) -> int | None:
 
 def _device(driver: str, device: Device) -> DeviceFacts:
     """A device by its attributes; their names may have the driver's domain before them."""
-    found = device.attributes or (device.basic.attributes if device.basic is not None else None) or {}
+    facts = device if device.basic is None else device.basic
+    found = facts.attributes or {}
     kind, profile = _text(found, "type"), _text(found, "profile")
     share = mig_share(profile) if kind == "mig" or profile else None
     is_gpu = is_gpu_driver(driver)
@@ -302,8 +361,25 @@ def _device(driver: str, device: Device) -> DeviceFacts:
         is_gpu = kind in _TYPES_OF_GPUS if kind else not names & _OF_NETWORKS
     uuid = _text(found, "parentUUID") or _text(found, "uuid") or None
     return DeviceFacts(
-        name=device.name, gpus=(share or 1.0) if is_gpu else 0.0, uuid=uuid if is_gpu else None, part=share is not None
+        name=device.name,
+        gpus=(share or 1.0) if is_gpu else 0.0,
+        uuid=uuid if is_gpu else None,
+        part=share is not None,
+        plain=_is_plain(facts),
+        attributes={intern(key): value for key, each in found.items() if (value := _value(each)) is not None},
     )
+
+
+def _is_plain(facts: Basic) -> bool:
+    """Whether nothing but a claim keeps a device from a pod of its node."""
+    keeps = (facts.taints, facts.consumes_counters, facts.allow_multiple_allocations, facts.binding_conditions)
+    return not any(keeps) and facts.node_name is None and facts.node_selector is None and not facts.all_nodes
+
+
+def _value(attribute: Attribute) -> str | bool | int | None:
+    """What an attribute says; None: a version, or nothing."""
+    values = (attribute.string, attribute.flag, attribute.number)
+    return next((each for each in values if each is not None), None)
 
 
 def _text(attributes: Mapping[str, Attribute], name: str) -> str:

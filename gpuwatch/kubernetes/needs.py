@@ -84,8 +84,6 @@ def _doubt(spec: PodSpec) -> str | None:
     """Why its place cannot be foretold, as a clause."""
     if spec.scheduler_name not in {"", _SCHEDULER}:
         return f"its scheduler is {bounded_name(spec.scheduler_name)}, and gpuwatch does not know the rules of that"
-    if spec.resource_claims:
-        return "it has claims of devices (Dynamic Resource Allocation), and which nodes have these free is not known"
     disk = next((each.name for each in spec.volumes or () if each.is_network_disk), None)
     return None if disk is None else f"where its volume {bounded_name(disk)} can be mounted is not known"
 

@@ -10,7 +10,8 @@ Rules, all of them:
    that are on their way come first, in the order of their notices.
 4. What fits is not yet sure: the scheduler chooses among places, and pods that move or wait may take the one that was
    meant. A pod is sure of a place if all others together cannot fill every place that fits it.
-5. What is not known (another scheduler, claims of devices, a volume that may be anywhere) fits nowhere.
+5. What is not known (another scheduler, a volume that may be anywhere) fits nowhere. Devices of claims are resources
+   like others: gpuwatch.kubernetes.device_places says which are free, and which are in doubt.
 6. What is not there is no place: a node that an autoscaler would add may not come, or cost more than the one that goes.
 """
 

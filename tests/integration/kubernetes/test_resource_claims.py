@@ -6,6 +6,8 @@ import pytest
 
 from gpuwatch.kubernetes.cluster import ApiCluster
 from gpuwatch.kubernetes.settings import KubernetesSettings
+from gpuwatch.model.placing import Room
+from gpuwatch.policies.kubernetes.elsewhere import why_stranded
 from gpuwatch.policies.kubernetes.pending_pods import fits
 from gpuwatch.runtime.clock import SystemClock
 from tests.support.builders.kubernetes import node_object, pod_object
@@ -98,6 +100,33 @@ def test_claims_and_slices_are_counted(plane: ControlPlane, team: str) -> None:
     assert view.notes == ()
     assert asked is not None
     assert {pod.name: pod.gpus for pod in asked.pods} == {"train": 6.0, "nic": 0.0}
+
+
+def test_a_pod_with_a_claim_is_sure_of_a_node_with_so_many_free_devices(plane: ControlPlane, team: str) -> None:
+    """Six of eight were not enough while others have three of them; the network card is on no other node."""
+    plane.admin.create(node_object("gpu-2", gpus=0))
+    other = without_uid(slice_object("gpu-2", NVIDIA, gpu_devices(8, "gpu-2")))
+    (made,) = plane.admin.create(other)
+    plane.admin.delete("ResourceClaim", "waits", team)
+    plane.admin.delete("Pod", "waits", team)
+    plane.admin.delete("Pod", "asks", team)
+    cluster = connected(plane, chart_account(plane, [team]))
+
+    def why() -> dict[str, str]:
+        (room,) = cluster.rooms().values() or (Room(),)
+        pods = {pod.uid: pod.name.partition("/")[2] for pod in room.pods if pod.node == "gpu-1"}
+        return {pods[uid]: text for uid, text in why_stranded(room, [], [("gpu-1", frozenset(pods))], ()).items()}
+
+    try:
+        cluster.view()
+        short = "1 devices of rdma are asked for, and the largest free place has 0"
+        eventually(lambda: why() == {"nic": short}, why)
+        taken = allocated(NVIDIA, 0, 1, 2, pool="gpu-2")
+        plane.admin.create(without_uid(claim_object("kept", exactly(NVIDIA, 3), given=taken, namespace=team)))
+        eventually(lambda: "largest free place has 5" in why().get("train", ""), why)
+    finally:
+        cluster.close()
+        plane.admin.delete("ResourceSlice", made["metadata"]["name"])
 
 
 def test_without_the_right_each_claim_may_be_a_gpu(plane: ControlPlane, team: str) -> None:

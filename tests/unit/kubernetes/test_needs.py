@@ -96,7 +96,6 @@ def test_alike_pods_share_what_they_need() -> None:
     [
         ({"schedulerName": "default-scheduler"}, None),
         ({"schedulerName": "volcano"}, "its scheduler is volcano"),
-        ({"resourceClaims": [{"name": "gpu"}]}, "claims of devices"),
         ({"volumes": [{"name": "v", "awsElasticBlockStore": {"volumeID": "x"}}]}, "its volume v"),
         ({"volumes": [{"name": "v", "nfs": {"server": "x"}}]}, None),
     ],

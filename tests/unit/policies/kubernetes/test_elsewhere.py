@@ -178,7 +178,7 @@ def test_a_volume_is_mounted_in_its_zone_alone() -> None:
 
 
 def test_what_is_not_known_fits_nowhere() -> None:
-    """Another scheduler, claims of devices, a claim that nobody may read, one disk of two pods."""
+    """Another scheduler, a claim that nobody may read, one disk of two pods."""
     cpu, shared = a_place("cpu-1"), Disk(name="data", alone=True)
 
     assert why(GPU3, cpu, a_pod("a", "gpu-3", doubt="its scheduler is volcano"))["a"] == "its scheduler is volcano"
