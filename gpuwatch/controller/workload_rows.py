@@ -137,7 +137,7 @@ def _row(step: WorkloadStep, review: Review | None, done: Round | PastRound, rul
         action=Verb.HOLD if refusals or unreached else step.verb,
         why=why if unreached is None else f"{why} {unreached}",
         change=step.change,
-        how=None if step.reason.code == "no_consent" else idle_pods.how(use) or None,
+        how=None if step.reason.code in {"no_consent", "static_pod"} else idle_pods.how(use) or None,
         owner=its.owner,
         usd_per_hour=use.usd_per_hour,
         notified_at=None if notice is None else notice.at,

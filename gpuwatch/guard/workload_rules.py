@@ -48,14 +48,15 @@ def no_consent(case: WorkloadCase) -> Finding:
     Consent is the annotation `gpuwatch.io/idle-action` on the workload or its namespace: `scale-to-zero`, `stop` or
     `delete`. All of its pods must say the same. A Deployment, StatefulSet or ReplicaSet is scaled to zero, a Notebook
     is stopped, a Job is stopped or its pods are deleted, and a pod without an owner is deleted. What is done must be
-    what its people say now.
+    what its people say now. A static pod is made again by a file on its machine.
 
     Let its people annotate it (docs/kubernetes.md).
     """
     missing, says = obstacles.without_consent(case.use), idle_pods.how(case.use)
     asked = case.step.arguments.get(HOW)
     if missing is not None:
-        kinds = " or ".join(sorted(ACTIONS.get(case.use.workload.kind, ())))
+        static = obstacles.static_pod(case.use) is not None
+        kinds = "" if static else " or ".join(sorted(ACTIONS.get(case.use.workload.kind, ())))
         remedy = f"Let its people annotate it, or its namespace, with {IDLE_ACTION}: {kinds} (docs/kubernetes.md)."
         return refuse(missing, remedy if kinds else "Its people end it themselves.")
     if case.step.verb is Verb.RELEASE and asked != says:

@@ -18,8 +18,8 @@ from gpuwatch.kubernetes.calls import MARKS, NODES
 from gpuwatch.kubernetes.client import MERGE, Api
 from gpuwatch.kubernetes.errors import CONFLICT, NOT_FOUND, TOO_MANY, Status, refusal, status_of
 from gpuwatch.kubernetes.facts import node_facts
+from gpuwatch.kubernetes.marks import kept_by
 from gpuwatch.kubernetes.objects import NodeObject, Taint
-from gpuwatch.kubernetes.picture import kept_by
 from gpuwatch.model.kubernetes import CORDONED_AT, CORDONED_BY, MARKED_BY, UNHEALTHY, Drain, KubernetesNode, Pod
 
 _GOOD = range(200, 300)

@@ -1,9 +1,9 @@
-"""PURE: which devices are free on each node, and what pods with claims need of them, as resources of the scheduler's kind.
+"""PURE: which devices are free on each node, and what pods with claims need of them, as resources like others.
 
 Rules, all of them:
 
 1. A claim needs so many devices of a class, and moves with its pod. What asks for more than that (alternatives, all of
-   a node, access for administrators, constraints, capacity, several pods) is doubt, and so is a claim that is not there.
+   a node, access for administrators, constraints, capacity, several pods) is doubt; so is a claim that is not there.
 2. Which devices do is read from the selectors: conditions on the driver and on attributes that are joined by `&&`. Any
    other expression is doubt.
 3. A device is free if nobody holds it, and nothing else may keep it: no taint, no counter or capacity that it shares,
@@ -192,7 +192,9 @@ def _is_selected(slice_: SliceFacts, device: DeviceFacts, terms: Iterable[_Term]
         elif has != value:
             return False
     if missing:
-        raise _DoubtError(f"a device lacks what the class {bounded_name(kind)} asks for, on which the scheduler gives up")
+        raise _DoubtError(
+            f"a device lacks what the class {bounded_name(kind)} asks for, on which the scheduler gives up"
+        )
     return True
 
 
@@ -242,4 +244,3 @@ def _free(
                 continue
             free[each.node].update(dict.fromkeys(by_key.get(key, ()), 1))
     return free
-

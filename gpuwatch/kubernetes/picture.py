@@ -7,46 +7,40 @@ protection counts wherever it stands. An owner that cannot be read may carry one
 from collections import defaultdict
 from collections.abc import Callable, Collection, Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, field, replace
-from datetime import UTC, datetime, timedelta
+from datetime import datetime, timedelta
 
 from gpuwatch.kubernetes.attachments import Attachments
-from gpuwatch.kubernetes.calls import DO_NOT_DISRUPT, SCALE_DOWN_DISABLED
+from gpuwatch.kubernetes.calls import DO_NOT_DISRUPT
 from gpuwatch.kubernetes.claims import Disks
 from gpuwatch.kubernetes.devices import Devices, PodDevices
 from gpuwatch.kubernetes.disruptions import BudgetFacts, refusal
 from gpuwatch.kubernetes.endpoints import ApiAddresses
 from gpuwatch.kubernetes.facts import (
-    MACHINE_OWNERS,
     SAFE_TO_EVICT,
     NodeFacts,
     OwnerFacts,
     PodFacts,
     time_of,
 )
+from gpuwatch.kubernetes.marks import kept_by, longest, nearest, node_owner, protection, snoozed_until
 from gpuwatch.kubernetes.objects import OwnerReference
 from gpuwatch.kubernetes.vital import vital_clause, why_vital
 from gpuwatch.kubernetes.wholes import Chain
-from gpuwatch.model.duration import LONGEST_SECONDS, duration_with_unit
 from gpuwatch.model.kubernetes import (
     CORDONED_AT,
     CORDONED_BY,
     ENDING_ACTIONS,
     IDLE_ACTION,
-    IDLE_TIMEOUT,
     INTERRUPTIBLE,
     LOSES_LOCAL_DATA,
     MARKED_BY,
     OWNER,
     PREFIX,
-    PROTECT,
-    SNOOZE_UNTIL,
     UNHEALTHY,
     KubernetesNode,
-    NodeOwner,
     Pod,
     PodPhase,
     Workload,
-    slip,
 )
 from gpuwatch.model.placing import Placement
 from gpuwatch.model.workload_kinds import ACTIONS, BY_LABEL, KINDS, ONCE, QUEUE_LABEL
@@ -56,7 +50,6 @@ _DEEPEST = 8  # owners above a pod: Pod, ReplicaSet, Deployment, and what made t
 _GROUPS = {each.kind: each.group for each in KINDS if each.actions}
 _USERNAME = "hub.jupyter.org/username"  # on the pods that JupyterHub makes for people: no object owns them
 _DAEMONS = frozenset({"DaemonSet", "Node"})
-_FOREVER = datetime.max.replace(tzinfo=UTC) - timedelta(days=1)
 # Labels by which a node says what it is; all others are left out, for a round keeps every node.
 _KEPT_LABELS = frozenset(
     {
@@ -66,7 +59,6 @@ _KEPT_LABELS = frozenset(
         *("alibabacloud.com/nodepool-id", "node.tke.cloud.tencent.com/machineset"),
     }
 )
-_AUTOSCALER_TAINTS = frozenset({"ToBeDeletedByClusterAutoscaler", "DeletionCandidateOfClusterAutoscaler"})
 
 # What an owner in a namespace is: its facts; None: none of that uid is left; a sentence: nobody can tell.
 OwnersOf = Callable[[OwnerReference, str], OwnerFacts | str | None]
@@ -105,7 +97,7 @@ class Picture:
         owner = pod.annotations.get(OWNER) or (None if workload.owner else pod.labels.get(_USERNAME))
         if owner and owner != workload.owner:
             workload = replace(workload, owner=owner)
-        snoozed = _snoozed_until(own)
+        snoozed = snoozed_until(own)
         daemon = pod.mirror or (pod.owner is not None and pod.owner.kind in _DAEMONS)
         if snoozed is not None and (workload.snoozed_until is None or snoozed > workload.snoozed_until):
             workload = replace(workload, snoozed_until=snoozed)
@@ -126,8 +118,8 @@ class Picture:
             bare=top.bare,
             local_data=self._local_data(pod, daemon=daemon),
             claim_data=None if daemon else self._claim_data(pod),
-            interruptible=_nearest(levels, INTERRUPTIBLE) == "true",
-            loses_local_data=_nearest(levels, LOSES_LOCAL_DATA) == "true",
+            interruptible=nearest(levels, INTERRUPTIBLE) == "true",
+            loses_local_data=nearest(levels, LOSES_LOCAL_DATA) == "true",
             protected=self._why_protected(pod) or workload.protected,
             unschedulable=pod.unschedulable,
             placement=_placement_with_devices(pod, claimed),
@@ -170,7 +162,7 @@ class Picture:
     def _top(self, pod: PodFacts) -> "_Top":
         """What owns a pod; the same for all pods of one owner."""
         # A pod may own others, such as Spark's driver, and is not what stands above it.
-        key = (pod.namespace, f"itself/{pod.uid}" if pod.owner is None else pod.owner.uid)
+        key = (pod.namespace, f"itself/{pod.uid}" if pod.owner is None or pod.mirror else pod.owner.uid)
         found = self._tops.get(key)
         if found is None:
             found = self._tops[key] = self._climb(pod)
@@ -180,9 +172,9 @@ class Picture:
         """From a pod up to the topmost owner that is known."""
         chain: list[OwnerFacts] = []
         named: list[tuple[str, str]] = []
-        kind, name, uid = "Pod", pod.name, pod.uid
+        kind, name, uid = "Pod", pod.name, pod.static_uid or pod.uid
         doubt: str | None = None
-        reference, bare = pod.owner, pod.owner is None
+        reference, bare = None if pod.mirror else pod.owner, pod.owner is None and not pod.mirror
         while reference is not None and len(chain) < _DEEPEST:
             found = self.owners(reference, pod.namespace) if reference.kind not in _DAEMONS else None
             if found is None and reference.kind not in _DAEMONS and not chain:
@@ -206,7 +198,7 @@ class Picture:
             protected = f"its namespace {pod.namespace} is not known"
         elif protected is None and namespace is not None:
             protected = protection(namespace.annotations, f"its namespace {pod.namespace}", self.now)
-        action = _nearest(above, IDLE_ACTION)
+        action = nearest(above, IDLE_ACTION)
         if action in ENDING_ACTIONS and (part := _ended_part(named)) is not None:
             kind, uid = named[part]
             name = chain[part].name
@@ -216,11 +208,11 @@ class Picture:
             kind=kind,
             name=name,
             uid=uid,
-            owner=_nearest(above, OWNER),
+            owner=nearest(above, OWNER),
             idle_action=action,
             protected=protected,
-            snoozed_until=_snoozed_until(above),
-            idle_timeout=_longest(above),
+            snoozed_until=snoozed_until(above),
+            idle_timeout=longest(above),
             queued=queued,
             unstoppable=self.why_not_stopped(pod.namespace) if queued and action == "stop" else None,
         )
@@ -293,46 +285,6 @@ def _most(offered: float | None, claimable: float | None) -> float | None:
     return max((each for each in (offered, claimable) if each is not None), default=None)
 
 
-def protection(annotations: Mapping[str, str], whose: str, now: datetime) -> str | None:
-    """Why an object is protected, as a clause: anything but "false" protects, a time until then, and a slip for good.
-
-    Nobody knows what a key means that gpuwatch does not know: it may be a misspelt protection.
-    """
-    if (key := slip(annotations)) is not None:
-        return f"gpuwatch does not know the annotation {key} of {whose}, which may be meant to protect it"
-    value = annotations.get(PROTECT)
-    if value is None or value.strip().lower() == "false":
-        return None
-    until = time_of(value.strip())
-    if until is None:
-        return f"the annotation {PROTECT} of {whose} protects it"
-    return f"the annotation {PROTECT} of {whose} protects it until {value.strip()}" if until > now else None
-
-
-def node_owner(node: NodeFacts) -> NodeOwner | None:
-    """Who makes and removes a node, as its marks name them."""
-    for key, who in MACHINE_OWNERS.items():
-        if key in node.annotations:
-            return who
-    if any(key.startswith("karpenter.sh/") and key != DO_NOT_DISRUPT for key in node.labels):
-        return "karpenter"
-    if any(taint.key in _AUTOSCALER_TAINTS for taint in node.taints):
-        return "cluster-autoscaler"
-    return None
-
-
-def kept_by(node: NodeFacts, now: datetime) -> str | None:
-    """Why a node's own marks keep it, as a clause."""
-    if node.annotations.get(SCALE_DOWN_DISABLED) == "true":
-        return f"its annotation {SCALE_DOWN_DISABLED} keeps it"
-    if node.annotations.get(DO_NOT_DISRUPT, "false") != "false":
-        return f"its annotation {DO_NOT_DISRUPT} keeps it"
-    snoozed = _snoozed_until([node.annotations])
-    if snoozed is not None and snoozed > now:
-        return f"its annotation {SNOOZE_UNTIL} snoozes it"
-    return protection(node.annotations, f"the node {node.name}", now)
-
-
 def asked_labels(pods: Iterable[Pod]) -> frozenset[str]:
     """The labels of nodes that pending pods ask for."""
     return frozenset(
@@ -374,27 +326,3 @@ def _kind(reference: OwnerReference) -> str:
     """The kind; `Job.batch.volcano.sh`, as kubectl writes it, where the name alone would be another group's."""
     group, _, _ = reference.api_version.rpartition("/")
     return reference.kind if _GROUPS.get(reference.kind, group) == group else f"{reference.kind}.{group}"
-
-
-def _snoozed_until(levels: Iterable[Mapping[str, str]]) -> datetime | None:
-    """Until when somebody wants the pods left alone: the latest time; one that cannot be read has no end."""
-    told = (each[SNOOZE_UNTIL].strip() for each in levels if SNOOZE_UNTIL in each)
-    return max((time_of(text) or _FOREVER for text in told), default=None)
-
-
-def _longest(levels: Iterable[Mapping[str, str]]) -> float | None:
-    """The longest wait that somebody asks for, in seconds; one that cannot be read has no end."""
-    return max((_seconds(each[IDLE_TIMEOUT].strip()) for each in levels if IDLE_TIMEOUT in each), default=None)
-
-
-def _seconds(text: str) -> float:
-    try:
-        found = duration_with_unit(text)
-    except ValueError:
-        return LONGEST_SECONDS
-    return float(found) if isinstance(found, int | float) and 0 <= found <= LONGEST_SECONDS else LONGEST_SECONDS
-
-
-def _nearest(levels: Iterable[Mapping[str, str]], key: str) -> str | None:
-    """The annotation where it stands first."""
-    return next((value for each in levels if (value := each.get(key))), None)

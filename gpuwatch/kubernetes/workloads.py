@@ -20,8 +20,8 @@ from gpuwatch.kubernetes.changes import evict
 from gpuwatch.kubernetes.client import MERGE, Api
 from gpuwatch.kubernetes.errors import CONFLICT, refusal, status_of
 from gpuwatch.kubernetes.facts import keeping_annotations, time_of
+from gpuwatch.kubernetes.marks import protection
 from gpuwatch.kubernetes.objects import ObjectMeta
-from gpuwatch.kubernetes.picture import protection
 from gpuwatch.model.bounds import BoundedInt
 from gpuwatch.model.kubernetes import (
     KUBEFLOW_STOPPED,

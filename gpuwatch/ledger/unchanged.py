@@ -227,5 +227,5 @@ def whole_view(view: ClusterView | None, nodes: Sequence[Node]) -> ClusterView |
 
 
 def _slim(node: KubernetesNode) -> KubernetesNode:
-    kept = tuple(pod for pod in node.pods if pod.gpus > 0 or not pod.daemon)
+    kept = tuple(pod for pod in node.pods if pod.gpus > 0 or pod.static or not pod.daemon)
     return node if len(kept) == len(node.pods) else replace(node, pods=kept)

@@ -45,7 +45,7 @@ def holding(node: Node, pod: Pod) -> Holding | None:
         return Holding(sure=claimed)
     name = str(pod)
     named = tuple(gpu for gpu in verdict.gpus if name in gpu.pods)
-    if _is_listed(verdict):
+    if _is_listed(verdict) or pod.gpus <= 0:
         return Holding(sure=named) if named else None
     rest = tuple(gpu for gpu in verdict.gpus if name not in gpu.pods)
     anything = Holding(sure=named, others=rest, least=0 if named else 1, most=len(rest))

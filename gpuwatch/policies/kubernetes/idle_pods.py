@@ -4,8 +4,8 @@ Rules, all of them; the first that fits decides:
 
 1. While the cluster's view has trouble, or the use of one of its pods is not known, nothing happens; a notice waits.
 2. A workload of which one pod works is left alone. Its notice is withdrawn.
-3. So is one that is protected, snoozed or changing already; one that would lose something for good; one on a machine
-   that is not enrolled; one in a pool that only reports; and one without a word of its people about its end.
+3. So is one that is protected, snoozed, a static pod or changing already; one that would lose something for good; one
+   on a machine that is not enrolled; one in a pool that only reports; and one whose people say nothing about its end.
 4. All of its GPU pods must be idle for the pool's wait, or parked or stalled for the longer one. Its people may ask for
    a longer wait. After the end of its pods it rests.
 5. Then it gets a notice. If it is without use for all of the grace, its pods are ended (gpuwatch.policies.waiting).
@@ -114,6 +114,7 @@ def _why_kept(
     found = (
         ("protected", obstacles.why_protected(use), "Without that annotation."),
         ("snoozed", obstacles.why_snoozed(use, observation), "The end of that time."),
+        ("static_pod", obstacles.static_pod(use), "Take its file out of the kubelet's folder of manifests."),
         ("not_ours", obstacles.not_ours(use, rules), "The machine's tag, or the pool's settings."),
         ("no_consent", obstacles.without_consent(use), "An annotation of its people (docs/kubernetes.md)."),
         ("ending", obstacles.ending(use), "Once they are gone."),

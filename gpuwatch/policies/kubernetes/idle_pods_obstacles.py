@@ -84,8 +84,16 @@ def why_snoozed(use: WorkloadUse, observation: Observation) -> str | None:
     return None if node is None else f"Its machine {node.name} is snoozed: {node.snoozed}."
 
 
+def static_pod(use: WorkloadUse) -> str | None:
+    """Whether its file on its machine makes it, so that no call to the API server ends it."""
+    found = next((each for each in use.pods if each.pod.static), None)
+    return None if found is None else f"It is a static pod: a file on {found.node.name} makes it again."
+
+
 def without_consent(use: WorkloadUse) -> str | None:
     """Why its people have not said what may become of it, or something that its kind cannot do."""
+    if (why := static_pod(use)) is not None:
+        return why
     kind, action = use.workload.kind, use.workload.idle_action
     if action is None or action not in ENDING_ACTIONS:
         said = "" if action is None else f" It says {action}."

@@ -11,6 +11,7 @@ Rules, all of them:
 4. It has been so for as long as the GPU that began last, and never for longer than the pod exists.
 5. What it does besides its GPUs is what the agent says of it by itself (`NodeVerdict.pods`), where it says anything.
 6. It costs the part of its node's price that its GPUs are of the node's (`KubernetesNode.shared_gpus`).
+7. A static pod of people's own holds the GPUs that it is seen on as well as those that it requests.
 """
 
 from collections.abc import Iterator
@@ -80,7 +81,9 @@ def uses(observation: Observation) -> Iterator[PodUse]:
     """Each pod that holds GPUs on a machine of the fleet, in the order of nodes."""
     for node in observation.fleet.nodes:
         known = node.kubernetes
-        for pod in () if known is None else known.gpu_pods:
+        for pod in () if known is None else known.pods:
+            if pod.system or not (pod.gpus > 0 or (pod.static and holds_gpus(pod, node))):
+                continue
             state, held = use_of(node, pod, observation.now)
             yield PodUse(pod=pod, node=node, state=state, held_seconds=held, usd_per_hour=_cost(observation, node, pod))
 
@@ -135,4 +138,5 @@ def _cost(observation: Observation, node: Node, pod: Pod) -> Decimal | None:
     shared = 0.0 if node.kubernetes is None else node.kubernetes.shared_gpus(node.gpu_count)
     if price is None or not shared:
         return None
-    return price.usd_per_hour * (Decimal(str(pod.gpus)) / Decimal(str(shared)))
+    its = pod.gpus or float(sum(str(pod) in gpu.pods for gpu in (() if node.verdict is None else node.verdict.gpus)))
+    return price.usd_per_hour * (Decimal(str(its)) / Decimal(str(shared)))

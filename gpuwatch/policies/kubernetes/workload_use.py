@@ -2,7 +2,8 @@
 
 Rules, all of them:
 
-1. A workload is what stands topmost above its pods, by its uid. All of its pods in the cluster count.
+1. A workload is what stands topmost above its pods, by its uid. All of its pods in the cluster count. A static pod is
+   one of its own.
 2. One busy pod makes it busy. Else one of unknown use makes it unknown: one that waits for a node, or is on a
    machine that gpuwatch does not watch. A pod without GPUs does, too: what it does is not known.
 3. Else it is stalled or parked if one of its pods is, and idle if each of them is, for as long as the one that began
@@ -74,7 +75,7 @@ def workloads(observation: Observation) -> tuple[WorkloadUse, ...]:
         return ()
     watched: dict[_Which, list[PodUse]] = {}
     for each in uses(observation):
-        if not each.pod.daemon:
+        if each.pod.static or not each.pod.daemon:
             home = view.home("" if each.node.kubernetes is None else each.node.kubernetes.cluster)
             watched.setdefault((home, each.pod.workload.uid), []).append(each)
     seen = {(home, each.pod.uid) for (home, _), pods in watched.items() for each in pods}

@@ -2,7 +2,8 @@
 
 import copy
 import json
-from typing import Any
+from collections.abc import Callable
+from typing import Any, TypeVar
 
 import msgspec
 import pytest
@@ -29,6 +30,7 @@ from tests.support.builders.resource_claims import (
 )
 
 Object = dict[str, Any]
+_T = TypeVar("_T")
 NVIDIA = "gpu.nvidia.com"
 _TYPE = f"device.attributes['{NVIDIA}'].type"
 GPUS = class_object(NVIDIA, f"device.driver == '{NVIDIA}' && {_TYPE} == 'gpu'")
@@ -36,7 +38,7 @@ MIG = class_object("mig.nvidia.com", f"device.driver == '{NVIDIA}' && {_TYPE} ==
 NICS = class_object("rdma", "device.driver == 'dra.net'")
 
 
-def read(made: Object, kind: type) -> Any:
+def read(made: Object, kind: type[_T]) -> _T:
     """As the API server's words are decoded."""
     return msgspec.json.decode(json.dumps(made), type=kind)
 
@@ -146,7 +148,7 @@ def test_a_selector_of_a_request_counts() -> None:
     assert "largest free place has 0" in str(world.why())
 
 
-def change(part: str, value: object) -> Any:
+def change(part: str, value: object) -> Callable[["World"], None]:
     """Write something on each device of gpu-2."""
 
     def changed(world: World) -> None:
@@ -161,7 +163,7 @@ def constrained(world: World) -> None:
     world.claims[0]["spec"]["devices"]["constraints"] = [{"matchAttribute": f"{NVIDIA}/numa"}]
 
 
-def asking(*requests: Object) -> Any:
+def asking(*requests: Object) -> Callable[["World"], None]:
     """Another request than for two GPUs."""
 
     def changed(world: World) -> None:
@@ -212,10 +214,10 @@ def offered_twice(world: World) -> None:
     world.nodes[1] = node_object("gpu-2", gpus=8)
 
 
-DOUBTS = {
+DOUBTS: dict[str, Callable[[World], None]] = {
     "devices with taints": change("taints", [{"key": "sick", "effect": "NoSchedule"}]),
     "devices that share counters": change("consumesCounters", [{"counterSet": "gpu-0"}]),
-    "devices for many claims": change("allowMultipleAllocations", True),
+    "devices for many claims": change("allowMultipleAllocations", value=True),
     "devices with conditions": change("bindingConditions", ["attached"]),
     "constraints": constrained,
     "alternatives": asking(first_available((NVIDIA, 2), ("mig.nvidia.com", 2))),

@@ -9,8 +9,9 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from gpuwatch.kubernetes.facts import NodeFacts, OwnerFacts, PodFacts
+from gpuwatch.kubernetes.marks import kept_by, node_owner, protection
 from gpuwatch.kubernetes.objects import OwnerReference
-from gpuwatch.kubernetes.picture import Picture, kept_by, node_owner, pending, protection
+from gpuwatch.kubernetes.picture import Picture, pending
 from gpuwatch.model.kubernetes import (
     ANNOTATIONS,
     CORDONED_BY,

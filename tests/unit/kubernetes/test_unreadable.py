@@ -8,8 +8,9 @@ import msgspec
 import pytest
 
 from gpuwatch.kubernetes.facts import PodFacts, node_facts, owner_facts, pod_facts, time_of, version_number
+from gpuwatch.kubernetes.marks import kept_by
 from gpuwatch.kubernetes.objects import Described, NodeObject, PodObject
-from gpuwatch.kubernetes.picture import Picture, kept_by
+from gpuwatch.kubernetes.picture import Picture
 from gpuwatch.kubernetes.unreadable import (
     draw_or_protect,
     protected_node,

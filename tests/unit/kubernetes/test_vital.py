@@ -225,3 +225,14 @@ def test_a_node_that_turns_out_to_be_one_is_given_back() -> None:
     desk.round(30.0)
 
     assert desk.calls("uncordon") == [("uncordon", "node-1")]
+
+
+def test_a_static_pod_is_a_workload_by_itself() -> None:
+    """Under its own name: its node owns it by name, and all others there."""
+    owner = OwnerReference(api_version="v1", kind="Node", name="gpu-1", uid="uid-gpu-1", controller=True)
+    marks = {**_MIRROR, "kubernetes.io/config.hash": "3be1"}
+    owned = replace(a_pod("team", "triton-gpu-1", annotations=marks), owner=owner)
+    (pod,) = drawn(a_node(), owned).pods
+
+    assert (pod.workload.kind, pod.workload.name, pod.workload.uid) == ("Pod", "triton-gpu-1", "3be1")
+    assert (pod.daemon, pod.drained, pod.bare) == (True, False, False)

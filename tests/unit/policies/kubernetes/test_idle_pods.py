@@ -10,10 +10,11 @@ from hypothesis import strategies as st
 from gpuwatch.model.activity import State
 from gpuwatch.model.decision import Done, Observation, Status, Verb
 from gpuwatch.model.fleet import NodeReport
-from gpuwatch.model.kubernetes import Pod, PodPhase
+from gpuwatch.model.kubernetes import Pod, PodPhase, Workload
 from gpuwatch.model.promise import Interruption
 from gpuwatch.policies.kubernetes.idle_pods import HOW, WorkloadStep, notices_of_gone, steps
 from gpuwatch.policies.kubernetes.idle_pods_settings import IdlePodRules
+from gpuwatch.policies.kubernetes.pod_use import unused_pods
 from tests.support.builders.fleet import NOW, a_node
 from tests.support.builders.workloads import (
     ACTING,
@@ -111,6 +112,28 @@ def test_one_busy_pod_keeps_the_workload() -> None:
     step = told(seen(*hosts, notices=(its_notice(),)))
     assert step.verb is Verb.WITHDRAW
     assert step.reason.sentence == "It works: team-a/alice-1."
+
+
+@pytest.mark.parametrize("state", [IDLE, PARKED])
+@pytest.mark.parametrize("gpus", [0.0, 1.0])
+def test_a_static_pod_without_use_is_found_and_left_alone_with_the_reason(state: State, gpus: float) -> None:
+    """Whether it requests the GPU or only uses it, and whatever its namespace allows: a file makes it again."""
+    mine = Workload(namespace="team-a", kind="Pod", name="triton-gpu-1", uid="hash", idle_action="delete")
+    pod = its_pod("triton-gpu-1", workload=mine, gpus=gpus, daemon=True, static=True)
+    found = seen(a_host(1, (pod, state)))
+    step = told(found, replace(ACTING, bare_pods="delete"))
+
+    assert (step.verb, step.reason.code, step.use.state) == (Verb.HOLD, "static_pod", state)
+    assert "static pod" in step.reason.sentence
+    assert "manifests" in step.change
+    assert [str(each.pod) for each in unused_pods(found)] == ["team-a/triton-gpu-1"]
+
+
+def test_a_static_pod_of_the_system_is_no_finding() -> None:
+    """It serves the cluster."""
+    pod = its_pod("watch-gpu-1", daemon=True, static=True, system=True)
+
+    assert steps(seen(a_host(1, (pod, IDLE))), BY_POOL) == ()
 
 
 UNCLEAR: dict[str, Observation] = {
