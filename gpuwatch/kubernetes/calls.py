@@ -90,6 +90,13 @@ RIGHTS: tuple[Right, ...] = (
         for resource in ("persistentvolumes", "persistentvolumeclaims")
     ),
     Right(
+        group="longhorn.io",
+        resource="replicas",
+        verbs=("list", "watch"),
+        why="followed: which nodes have replicas of Longhorn's volumes on their disks",
+        foreign=True,
+    ),
+    Right(
         group="discovery.k8s.io",
         resource="endpointslices",
         verbs=("list", "watch"),

@@ -6,11 +6,12 @@ Rules, all of them:
    fits one node alone, by any label. One that fits no node now is of the node of which it has the name or host name.
 2. Data is on the volumes that are bound, and on those that are released and not to be deleted: somebody keeps these on
    purpose. One that was never bound holds nothing.
-3. What cannot be read, is missing, or is not bound, is a doubt, and a doubt is kept as data is.
+3. A replica of Longhorn's is data of its node, whether or not there are others, and whatever its volume's pods do.
+4. What cannot be read, is missing, or is not bound, is a doubt, and a doubt is kept as data is.
 """
 
 from collections import defaultdict
-from collections.abc import Collection, Iterable, Iterator, Mapping
+from collections.abc import Collection, Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, field
 
 from gpuwatch.kubernetes.facts import NodeFacts, OwnerFacts, PodFacts, keeping_annotations, version_of
@@ -98,6 +99,7 @@ class Disks:
     volumes: Mapping[str, VolumeFacts] = field(default_factory=dict)  # by name
     claims: Mapping[tuple[str, str], ClaimFacts] = field(default_factory=dict)  # by namespace and name
     nodes: Collection[NodeFacts] = ()
+    replicas: Mapping[str, Sequence[str]] = field(default_factory=dict)  # volumes of Longhorn's, by node
     doubt: str | None = None
     _by_label: dict[str, Mapping[str, list[NodeFacts]]] = field(default_factory=dict)
     _on: Mapping[str, list[VolumeFacts]] | None = None
@@ -139,6 +141,11 @@ class Disks:
                 return f"the volume {volume.name}{whose} is on its disk, released and kept"
             if volume.phase not in {"Available", "Released"} and not self._is_given_up(volume.claim, namespaces):
                 return f"the volume {volume.name}{whose} is on its disk, and no pod uses it now"
+        for name in self.replicas.get(node.name, ()):
+            known = self.volumes.get(name)
+            if known is None or not self._is_given_up(known.claim, namespaces):
+                whose = "" if known is None or known.claim is None else f" (the claim {'/'.join(known.claim)})"
+                return f"a replica of Longhorn's volume {bounded_name(name)}{whose} is on its disk"
         return None
 
     def _is_given_up(self, key: tuple[str, str] | None, namespaces: Mapping[str, OwnerFacts]) -> bool:

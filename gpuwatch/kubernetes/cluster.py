@@ -12,8 +12,7 @@ from collections.abc import Iterable, Iterator, Mapping, Sequence
 from collections.abc import Set as AbstractSet
 from dataclasses import replace
 from datetime import timedelta
-
-import msgspec
+from functools import partial
 
 from gpuwatch.clouds.errors import CloudUnavailableError, NotFoundError
 from gpuwatch.clouds.permit import Permit
@@ -23,24 +22,17 @@ from gpuwatch.kubernetes.attachments import AttachmentFacts, AttachmentWatch, Cs
 from gpuwatch.kubernetes.calls import DISRUPTION_BUDGETS, NAMESPACES, NODES, PODS, Use
 from gpuwatch.kubernetes.client import METADATA, METADATA_LIST, Api
 from gpuwatch.kubernetes.device_watch import DeviceWatch
-from gpuwatch.kubernetes.disruptions import BudgetFacts, budget_facts
+from gpuwatch.kubernetes.disruptions import BudgetFacts
 from gpuwatch.kubernetes.endpoints import ApiAddressWatch, SliceFacts
-from gpuwatch.kubernetes.facts import NodeFacts, OwnerFacts, PodFacts, node_facts, owner_facts, pod_facts
+from gpuwatch.kubernetes.facts import NodeFacts, OwnerFacts, PodFacts, node_facts
 from gpuwatch.kubernetes.kueue import Queue
-from gpuwatch.kubernetes.objects import BudgetObject, Described, NodeObject, PodObject
+from gpuwatch.kubernetes.objects import NodeObject
 from gpuwatch.kubernetes.owners import Owners
 from gpuwatch.kubernetes.picture import OwnersOf, Picture, asked_labels, pending
+from gpuwatch.kubernetes.reading import read_budget, read_namespace, read_node, read_pod
 from gpuwatch.kubernetes.room import room_of
 from gpuwatch.kubernetes.settings import KubernetesSettings
-from gpuwatch.kubernetes.unreadable import (
-    UNREADABLE,
-    draw_or_protect,
-    protected_node,
-    protected_owner,
-    protected_pod,
-    read_or_protect,
-    refusing_budget,
-)
+from gpuwatch.kubernetes.unreadable import UNREADABLE, draw_or_protect
 from gpuwatch.kubernetes.volume_watch import VolumeWatch
 from gpuwatch.kubernetes.watch import Watch
 from gpuwatch.kubernetes.wholes import Chain, together
@@ -52,10 +44,6 @@ from gpuwatch.runtime.clock import Clock
 
 _LOG = logging.getLogger(__name__)
 
-_NODE = msgspec.json.Decoder(NodeObject)
-_POD = msgspec.json.Decoder(PodObject)
-_BUDGET = msgspec.json.Decoder(BudgetObject)
-_DESCRIBED = msgspec.json.Decoder(Described)
 _PLAIN = ("application/json", "application/json")
 _FIRST_LISTS_SECONDS = 30.0  # of a large cluster, page by page
 _SAME_TIME_SECONDS = 30.0  # clocks differ by less than that, and answers take their time
@@ -74,13 +62,13 @@ class ApiCluster:
         self.queue = Queue(api, clock, silence, settings.gpu_resources)
         self.owners = Owners(api, clock, silence, self._owner_pod)
         self._nodes: Watch[NodeFacts] = Watch(
-            api, clock, NODES, self._read_node, accept=_PLAIN, silence_seconds=silence
+            api, clock, NODES, partial(read_node, settings.gpu_resources), accept=_PLAIN, silence_seconds=silence
         )
         self._pods: Watch[PodFacts] = Watch(
             api,
             clock,
             PODS,
-            self._read_pod,
+            partial(read_pod, settings.gpu_resources),
             accept=_PLAIN,
             silence_seconds=silence,
             selector={"fieldSelector": "status.phase!=Succeeded,status.phase!=Failed"},
@@ -89,7 +77,7 @@ class ApiCluster:
             api,
             clock,
             NAMESPACES,
-            _read_namespace,
+            read_namespace,
             accept=(METADATA_LIST, METADATA),
             silence_seconds=silence,
         )
@@ -98,7 +86,7 @@ class ApiCluster:
             api,
             clock,
             DISRUPTION_BUDGETS,
-            _read_budget,
+            read_budget,
             accept=_PLAIN,
             silence_seconds=silence,
         )
@@ -206,6 +194,7 @@ class ApiCluster:
         for other in self._others():
             other.close()
         self._devices.close()
+        self._volumes.replicas.close()
         self.owners.close()
         self.queue.close()
 
@@ -226,6 +215,7 @@ class ApiCluster:
         if not first:
             self.queue.follow(0.0)
             self._devices.begin(0.0)
+            self._volumes.replicas.begin(0.0)
             self.owners.follow((pod.owner for pod in self._pods.kept.all()), 0.0)
             return
         until = self._clock.monotonic() + _FIRST_LISTS_SECONDS
@@ -233,6 +223,7 @@ class ApiCluster:
             each.wait(max(0.0, until - self._clock.monotonic()))
         self.queue.follow(max(0.0, until - self._clock.monotonic()))
         self._devices.begin(max(0.0, until - self._clock.monotonic()))
+        self._volumes.replicas.begin(max(0.0, until - self._clock.monotonic()))
         self.owners.follow((pod.owner for pod in self._pods.kept.all()), max(0.0, until - self._clock.monotonic()))
 
     def _others(self) -> "tuple[Watch[SliceFacts] | Watch[CsiNodeFacts] | Watch[AttachmentFacts], ...]":
@@ -357,7 +348,7 @@ class ApiCluster:
         for page in self.api.pages(path, query):
             for item in page.items or ():
                 try:
-                    found = self._read_pod(bytes(item))
+                    found = read_pod(self.settings.gpu_resources, bytes(item))
                 except UNREADABLE as error:
                     raise CloudUnavailableError(f"a pod of {whose} cannot be read: {error}", code="Nonsense") from None
                 if found is not None:
@@ -370,14 +361,6 @@ class ApiCluster:
             return None
         return OwnerFacts(pod.namespace, pod.name, pod.uid, pod.version, pod.owner, pod.annotations)
 
-    def _read_node(self, item: bytes) -> NodeFacts | None:
-        resources = self.settings.gpu_resources
-        return read_or_protect(item, lambda item: node_facts(_NODE.decode(item), resources), protected_node)
-
-    def _read_pod(self, item: bytes) -> PodFacts | None:
-        resources = self.settings.gpu_resources
-        return read_or_protect(item, lambda item: pod_facts(_POD.decode(item), resources), protected_pod)
-
 
 def _chain(picture: Picture, pod: PodFacts) -> Chain:
     """What owns a pod; nothing where that makes no sense, and the pod is left alone for it."""
@@ -385,11 +368,3 @@ def _chain(picture: Picture, pod: PodFacts) -> Chain:
         return picture.chain(pod)
     except UNREADABLE:
         return ()
-
-
-def _read_namespace(item: bytes) -> OwnerFacts | None:
-    return read_or_protect(item, lambda item: owner_facts(_DESCRIBED.decode(item), of_namespace=True), protected_owner)
-
-
-def _read_budget(item: bytes) -> BudgetFacts | None:
-    return read_or_protect(item, lambda item: budget_facts(_BUDGET.decode(item)), refusing_budget)

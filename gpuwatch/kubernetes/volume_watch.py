@@ -1,4 +1,4 @@
-"""Persistent volumes and their claims, followed; the whole depends on them as little as on disruption budgets."""
+"""Persistent volumes, claims and replicas of Longhorn, followed; the whole depends on them as little as on budgets."""
 
 from collections.abc import Collection
 
@@ -8,6 +8,7 @@ from gpuwatch.kubernetes.calls import CLAIMS, VOLUMES
 from gpuwatch.kubernetes.claims import ClaimFacts, Disks, VolumeFacts, claim_facts, volume_facts
 from gpuwatch.kubernetes.client import PLAIN, Api
 from gpuwatch.kubernetes.facts import NodeFacts
+from gpuwatch.kubernetes.replicas import ReplicaWatch
 from gpuwatch.kubernetes.unreadable import doubtful_claim, doubtful_volume, read_or_protect
 from gpuwatch.kubernetes.volume_objects import ClaimObject, PersistentVolumeObject
 from gpuwatch.kubernetes.watch import Watch
@@ -30,6 +31,7 @@ class VolumeWatch:
             api, clock, CLAIMS, _read_claim, accept=accept, silence_seconds=silence_seconds
         )
         self.both = (self._volumes, self._claims)
+        self.replicas = ReplicaWatch(api, clock, silence_seconds)
 
     def start(self) -> None:
         """Begin to follow both."""
@@ -38,7 +40,7 @@ class VolumeWatch:
 
     def disks(self, nodes: Collection[NodeFacts]) -> Disks:
         """What they show; a kind of which nothing is heard is a doubt about what is on the nodes' disks."""
-        doubt = None
+        doubt = self.replicas.doubt
         for watch in self.both:
             if not watch.listed or watch.silent_seconds > self._silence:
                 what = watch.path.rpartition("/")[2]
@@ -47,6 +49,7 @@ class VolumeWatch:
             volumes={each.name: each for each in self._volumes.kept.all()},
             claims={(each.namespace, each.name): each for each in self._claims.kept.all()},
             nodes=nodes,
+            replicas=self.replicas.on_nodes(),
             doubt=doubt,
         )
 

@@ -22,6 +22,7 @@ from tests.support.builders.kubernetes import (
     deployment_object,
     job_object,
     kueue_kind,
+    longhorn_kind,
     node_object,
     pod_object,
     replica_set_object,
@@ -99,7 +100,7 @@ def team(plane: ControlPlane) -> str:
 @pytest.fixture
 def others(plane: ControlPlane, team: str) -> None:
     """There as well, pods that objects of other systems own."""
-    plane.custom(kueue_kind(), *(custom_kind(*each) for each in CUSTOM))
+    plane.custom(kueue_kind(), longhorn_kind(), *(custom_kind(*each) for each in CUSTOM))
     for group, kind, plural in CUSTOM:
         (owner,) = plane.admin.create(custom_object(group, kind, team, "alice"))
         plane.admin.create(pod_object(team, f"alice-{plural}", node="gpu-1", gpus=1, owner=owner))

@@ -134,26 +134,46 @@ def cron_job_object(namespace: str, name: str) -> Object:
     return {"apiVersion": "batch/v1", "kind": "CronJob", "metadata": metadata, "spec": spec}
 
 
-def custom_kind(group: str, kind: str, plural: str) -> Object:
+def custom_kind(group: str, kind: str, plural: str, version: str = "v1") -> Object:
     """A kind of another system, whose objects may have any fields."""
     anything = {"type": "object", "x-kubernetes-preserve-unknown-fields": True}
-    version = {"name": "v1", "served": True, "storage": True, "schema": {"openAPIV3Schema": anything}}
+    served = {"name": version, "served": True, "storage": True, "schema": {"openAPIV3Schema": anything}}
     names = {"kind": kind, "plural": plural, "singular": kind.lower(), "listKind": f"{kind}List"}
     return {
         "apiVersion": "apiextensions.k8s.io/v1",
         "kind": "CustomResourceDefinition",
         # Kubernetes' own groups, such as sparkoperator.k8s.io, take no definition without that annotation.
         "metadata": {"name": f"{plural}.{group}", "annotations": {"api-approved.kubernetes.io": "unapproved, a test"}},
-        "spec": {"group": group, "scope": "Namespaced", "names": names, "versions": [version]},
+        "spec": {"group": group, "scope": "Namespaced", "names": names, "versions": [served]},
     }
 
 
 def custom_object(
-    group: str, kind: str, namespace: str, name: str, *, annotations: Mapping[str, str] | None = None
+    group: str,
+    kind: str,
+    namespace: str,
+    name: str,
+    *,
+    annotations: Mapping[str, str] | None = None,
+    version: str = "v1",
+    spec: Object | None = None,
 ) -> Object:
     """An object of such a kind."""
     metadata = {"name": name, "namespace": namespace, "annotations": dict(annotations or {})}
-    return {"apiVersion": f"{group}/v1", "kind": kind, "metadata": metadata}
+    more = {} if spec is None else {"spec": spec}
+    return {"apiVersion": f"{group}/{version}", "kind": kind, "metadata": metadata, **more}
+
+
+def longhorn_kind() -> Object:
+    """Longhorn's replicas."""
+    return custom_kind("longhorn.io", "Replica", "replicas", "v1beta2")
+
+
+def replica_object(namespace: str, volume: str, node: str, number: int = 0) -> Object:
+    """A replica of a volume on a node, as Longhorn's manager makes it."""
+    spec = {"nodeID": node, "volumeName": volume, "healthyAt": _MOMENT, "failedAt": "", "active": True}
+    name = f"{volume}-r-{number}"
+    return custom_object("longhorn.io", "Replica", namespace, name, version="v1beta2", spec=spec)
 
 
 def kueue_kind(version: str = "v1beta1") -> Object:

@@ -53,7 +53,7 @@ _PLACES = {
     "ValidatingAdmissionPolicy": ("/apis/admissionregistration.k8s.io/v1", "validatingadmissionpolicies"),
     "ValidatingAdmissionPolicyBinding": ("/apis/admissionregistration.k8s.io/v1", "validatingadmissionpolicybindings"),
 }
-_KUEUES = ("kueue.x-k8s.io", "Workload")
+_OTHERS = {("kueue.x-k8s.io", "Workload"): "workloads", ("longhorn.io", "Replica"): "replicas"}
 _WITHOUT_NAMESPACE = {
     *("ClusterRole", "ClusterRoleBinding", "CustomResourceDefinition", "Namespace", "Node"),
     *("ValidatingAdmissionPolicy", "ValidatingAdmissionPolicyBinding", "DeviceClass", "ResourceSlice"),
@@ -194,7 +194,7 @@ class Api:
 def _folder(made: Object, namespace: str | None) -> str:
     """The path of all objects of one's kind; kinds of two groups may have one name."""
     group, _, version = made["apiVersion"].rpartition("/")
-    resources = {(each.group, each.kind): each.resource for each in KINDS} | {_KUEUES: "workloads"}
+    resources = {(each.group, each.kind): each.resource for each in KINDS} | _OTHERS
     resource = resources.get((group, made["kind"]))
     if resource is None or not group:
         return place(made["kind"], namespace)

@@ -206,3 +206,17 @@ def test_a_rack_of_two_nodes_is_not_one_machine() -> None:
 
     assert not disks(nodes=nodes).is_of_one_node(first)
     assert disks(nodes=nodes).is_of_one_node(second)
+
+
+def test_a_replica_of_longhorn_keeps_its_node() -> None:
+    """Its volume fits every node, is used elsewhere or not at all, and may have other replicas."""
+    volume = a_volume("pvc-1", csi={"driver": "driver.longhorn.io", "volumeHandle": "pvc-1"})
+    known = disks(volume, claim=a_claim("pvc-1"), replicas={"gpu-3": ["pvc-1"]})
+    why = "a replica of Longhorn's volume pvc-1 (the claim team/data) is on its disk"
+
+    assert drawn(known).disk_data == drawn(known, a_pod()).disk_data == why
+    assert drawn(replace(known, replicas={"cpu-1": ["pvc-1"]})).disk_data is None
+    assert "gone" in str(drawn(disks(replicas={"gpu-3": ["gone"]})).disk_data)
+    assert drawn(known, namespace={LOSES_LOCAL_DATA: "true"}).disk_data is None
+    given_up = a_claim("pvc-1", **{LOSES_LOCAL_DATA: "true"})
+    assert drawn(disks(volume, claim=given_up, replicas={"gpu-3": ["pvc-1"]})).disk_data is None

@@ -122,3 +122,32 @@ def test_what_a_daemon_set_writes_to_its_hosts_may_be_data(path: str, spec: dict
     pod["metadata"]["ownerReferences"] = [msgspec.to_builtins(owner)]
 
     assert facts_of(pod).daemon_data == (f"data (hostPath {path})" if held else None)
+
+
+# Pods of storage that replicates itself between nodes, with the volumes of each project's own manifests.
+_STORAGE = {
+    "Longhorn's manager": ("DaemonSet", ("/boot", "/dev", "/proc", "/etc", "/var/lib/longhorn")),
+    "Longhorn's instance manager": ("InstanceManager", ("/", "/var/lib/longhorn/unix-domain-socket")),
+    "Rook's OSD": ("ReplicaSet", ("/var/lib/rook/rook-ceph", "/dev", "/run/udev")),
+    "Rook's monitor": ("ReplicaSet", ("/var/lib/rook/mon-b/data",)),
+    "OpenEBS Mayastor's io-engine": ("DaemonSet", ("/dev", "/run/udev", "/var/local/openebs/io-engine")),
+    "OpenEBS's node disk manager": ("DaemonSet", ("/run/udev", "/proc", "/var/openebs/ndm", "/var/openebs/sparse")),
+    "Portworx": ("DaemonSet", ("/dev", "/opt/pwx", "/etc/pwx")),
+    "GlusterFS": ("DaemonSet", ("/var/lib/glusterd", "/var/lib/heketi", "/dev")),
+    "MinIO": ("DaemonSet", ("/mnt/disk1",)),
+}
+
+
+@pytest.mark.parametrize("name", _STORAGE)
+def test_pods_that_replicate_volumes_keep_their_nodes(name: str) -> None:
+    """By a path of the host that they write to, also where no drain moves them."""
+    kind, paths = _STORAGE[name]
+    volumes = [{"name": f"v{number}", "hostPath": {"path": path}} for number, path in enumerate(paths)]
+    mounts = [{"name": each["name"], "mountPath": f"/{each['name']}"} for each in volumes]
+    containers = [{"name": "c", "volumeMounts": mounts}]
+    pod = pod_object("storage", "p", volumes=volumes, containers=containers)
+    owner = {"apiVersion": "apps/v1", "kind": kind, "name": "o", "uid": "o", "controller": True}
+    pod["metadata"]["ownerReferences"] = [owner]
+    facts = facts_of(pod)
+
+    assert (facts.daemon_data if kind == "DaemonSet" else facts.local_data) is not None
