@@ -46,9 +46,9 @@ def no_consent(case: WorkloadCase) -> Finding:
     """Refuses to end the pods of a workload if its people have not said so, or if its kind cannot end like that.
 
     Consent is the annotation `gpuwatch.io/idle-action` on the workload or its namespace: `scale-to-zero`, `stop` or
-    `delete`. All of its pods must say the same. A Deployment, StatefulSet or ReplicaSet is scaled to zero, a Notebook
-    is stopped, a Job is stopped or its pods are deleted, and a pod without an owner is deleted. What is done must be
-    what its people say now. A static pod is made again by a file on its machine.
+    `delete`. All of its pods must say the same. Some kinds are scaled to zero, some are suspended or stopped as their
+    own project does it, a Job's pods may be deleted, and so may a pod without an owner. What is done must be what its
+    people say now. A static pod is made again by a file on its machine.
 
     Let its people annotate it (docs/kubernetes.md).
     """

@@ -3,10 +3,11 @@
 The chart's roles are made of this table and the tests hold them to it; `gpuwatch doctor` asks for each of them.
 """
 
+from collections.abc import Iterator
 from dataclasses import dataclass
 from typing import Literal
 
-from gpuwatch.model.workload_kinds import KINDS
+from gpuwatch.model.workload_kinds import KINDS, WorkloadKind
 
 NODES, PODS, NAMESPACES = "/api/v1/nodes", "/api/v1/pods", "/api/v1/namespaces"
 DISRUPTION_BUDGETS = "/apis/policy/v1/poddisruptionbudgets"
@@ -36,6 +37,15 @@ class Right:
     use: Use = "observe"
     subresource: str = ""
     foreign: bool = False  # a kind that a cluster may lack
+
+
+def _ends(kind: WorkloadKind) -> Iterator[tuple[str, str]]:
+    """What is patched to end its pods: a subresource, "" for the object itself, and why."""
+    if not kind.scaled:
+        yield "", f"{'suspended' if kind.suspend else 'stopped'}, after a notice"
+        return
+    yield "", "marked with the notice"
+    yield "scale", "scaled to zero, after a notice"
 
 
 _FOLLOW = ("get", "list", "watch")
@@ -114,18 +124,18 @@ RIGHTS: tuple[Right, ...] = (
     Right(group="", resource="nodes", verbs=("patch",), why="cordoned, tainted, marked, and given back", use="nodes"),
     Right(group="", resource="pods", subresource="eviction", verbs=("create",), why="evicted by a drain", use="nodes"),
     *(
-        Right(group="apps", resource=kind, subresource=part, verbs=("patch",), why=why, use="workloads")
-        for kind in ("deployments", "replicasets", "statefulsets")
-        for part, why in (("", "marked with the notice"), ("scale", "scaled to zero, after a notice"))
-    ),
-    Right(group="batch", resource="jobs", verbs=("patch",), why="suspended, after a notice", use="workloads"),
-    Right(
-        group="kubeflow.org",
-        resource="notebooks",
-        verbs=("patch",),
-        why="stopped, after a notice",
-        use="workloads",
-        foreign=True,
+        Right(
+            group=each.group,
+            resource=each.resource,
+            subresource=part,
+            verbs=("patch",),
+            why=why,
+            use="workloads",
+            foreign=each.by != "Kubernetes",
+        )
+        for each in KINDS
+        if each.actions
+        for part, why in _ends(each)
     ),
     Right(group="", resource="events", verbs=("create",), why="created with each notice", use="workloads"),
     Right(

@@ -8,8 +8,8 @@ Rules, all of them:
    other expression is doubt.
 3. A device is free if nobody holds it, and nothing else may keep it: no taint, no counter or capacity that it shares,
    no condition of its own. It has to be one node's, in a pool that is shown whole, and not offered by a plugin as well.
-4. Two selections are the same devices, or have none in common; else one may take what the other needs, which is doubt.
-   While a pod waits whose claim is in doubt, all are: it may take any device.
+4. Two selections are the same devices, or have no device in common. Otherwise one may take devices of the other, which
+   is doubt. While a pod waits and its claim is in doubt, all claims are: it may take any device.
 """
 
 import re
@@ -54,7 +54,7 @@ class DevicePlaces:
 
 
 def device_places(devices: Devices, pods: Sequence[PodFacts], plugins: Collection[str]) -> DevicePlaces:
-    """Of all pods; `plugins` are the nodes whose GPUs a device plugin offers."""
+    """Of all pods; `plugins` are the nodes where a device plugin offers the GPUs."""
     claiming = [pod for pod in pods if pod.device_claims]
     if not claiming:
         return DevicePlaces()
@@ -63,7 +63,7 @@ def device_places(devices: Devices, pods: Sequence[PodFacts], plugins: Collectio
     doubts: dict[str, str] = {}
     for pod in claiming:
         try:
-            wanted[pod.uid] = _wanted(pod, devices, named)
+            wanted[pod.uid] = _wanted_devices(pod, devices, named)
         except _DoubtError as doubt:
             doubts[pod.uid] = str(doubt)
     kinds = {kind for each in wanted.values() for kind in each}
@@ -71,10 +71,10 @@ def device_places(devices: Devices, pods: Sequence[PodFacts], plugins: Collectio
     odd: dict[Selection, str] = {}
     for kind in sorted(kinds):
         try:
-            found[kind] = _selected(kind, devices)
+            found[kind] = _selected_devices(kind, devices)
         except _DoubtError as doubt:
             odd[kind] = str(doubt)
-    odd |= _entangled(found)
+    odd |= _entangled_selections(found)
     for uid, counts in wanted.items():
         if why := next((odd[kind] for kind in sorted(counts) if kind in odd), None):
             doubts[uid] = why
@@ -109,7 +109,7 @@ def _names(found: Mapping[Selection, frozenset[DeviceKey]]) -> dict[Selection, s
     return names
 
 
-def _wanted(pod: PodFacts, devices: Devices, named: Mapping[tuple[str, str | None], int]) -> Counter[Selection]:
+def _wanted_devices(pod: PodFacts, devices: Devices, named: Mapping[tuple[str, str | None], int]) -> Counter[Selection]:
     """What a pod's claims ask for (rule 1)."""
     found: Counter[Selection] = Counter()
     for name in pod.device_claims:
@@ -120,7 +120,7 @@ def _wanted(pod: PodFacts, devices: Devices, named: Mapping[tuple[str, str | Non
         if claim is None:
             raise _DoubtError(f"{whose} is not there")
         if named[pod.namespace, name] > 1 or claim.users - {pod.uid}:
-            raise _DoubtError(f"{whose} is shared with other pods, whose devices stay where they are")
+            raise _DoubtError(f"{whose} is shared with other pods, and they stay where they are")
         if claim.odd is not None:
             raise _DoubtError(f"{whose} {claim.odd}, and gpuwatch does not play that through")
         for wants in claim.wants:
@@ -129,7 +129,7 @@ def _wanted(pod: PodFacts, devices: Devices, named: Mapping[tuple[str, str | Non
     return found
 
 
-def _selected(kind: Selection, devices: Devices) -> frozenset[DeviceKey]:
+def _selected_devices(kind: Selection, devices: Devices) -> frozenset[DeviceKey]:
     """The devices of a selection, free or not (rule 2)."""
     found = devices.classes.get(kind[0])
     if found is None:
@@ -198,7 +198,7 @@ def _is_selected(slice_: SliceFacts, device: DeviceFacts, terms: Iterable[_Term]
     return True
 
 
-def _entangled(found: Mapping[Selection, frozenset[DeviceKey]]) -> dict[Selection, str]:
+def _entangled_selections(found: Mapping[Selection, frozenset[DeviceKey]]) -> dict[Selection, str]:
     """The selections that have some devices in common with others, and not all."""
     odd: dict[Selection, str] = {}
     kinds = sorted(found)

@@ -57,7 +57,7 @@ class WantedDevices:
 class DeviceClaimFacts:
     """Of one claim. `devices` None: nothing was allocated yet. `users` are uids of pods.
 
-    `odd` is what it asks for beside numbers of devices, as a clause.
+    `odd` is what it asks for besides numbers of devices, as a clause.
     """
 
     namespace: str
@@ -331,7 +331,7 @@ def _expressions(selectors: Sequence[Selector]) -> tuple[str, ...]:
 
 
 def _oddity(wanted: Requests) -> str | None:
-    """What a claim asks for beside numbers of devices, as a clause."""
+    """What a claim asks for besides numbers of devices, as a clause."""
     exact = [each.exactly or each for each in wanted.requests or ()]
     cases = {
         "has constraints on its devices": bool(wanted.constraints),

@@ -43,7 +43,7 @@ from gpuwatch.model.kubernetes import (
     Workload,
 )
 from gpuwatch.model.placing import Placement
-from gpuwatch.model.workload_kinds import ACTIONS, BY_LABEL, KINDS, ONCE, QUEUE_LABEL
+from gpuwatch.model.workload_kinds import ACTIONS, BY_LABEL, KINDS, ONCE, QUEUE_LABEL, SUSPENDED
 
 _DEEPEST = 8  # owners above a pod: Pod, ReplicaSet, Deployment, and what made that
 # The groups of those kinds that gpuwatch can end. Volcano's Job is another one, and has another end.
@@ -202,7 +202,7 @@ class Picture:
         if action in ENDING_ACTIONS and (part := _ended_part(named)) is not None:
             kind, uid = named[part]
             name = chain[part].name
-        queued = kind == "Job" and (uid in self.queued or any(QUEUE_LABEL in each.annotations for each in chain))
+        queued = kind in SUSPENDED and (uid in self.queued or any(QUEUE_LABEL in each.annotations for each in chain))
         workload = Workload(
             namespace=pod.namespace,
             kind=kind,

@@ -32,10 +32,10 @@ def read_pod(resources: Sequence[str], item: bytes) -> PodFacts | None:
 
 
 def read_namespace(item: bytes) -> OwnerFacts | None:
-    """A namespace."""
+    """A namespace, with the annotations of its people."""
     return read_or_protect(item, lambda item: owner_facts(_DESCRIBED.decode(item), of_namespace=True), protected_owner)
 
 
 def read_budget(item: bytes) -> BudgetFacts | None:
-    """A PodDisruptionBudget."""
+    """A PodDisruptionBudget, with what it allows."""
     return read_or_protect(item, lambda item: budget_facts(_BUDGET.decode(item)), refusing_budget)

@@ -79,7 +79,7 @@ class ReplicaWatch:
         if version is not None:
             path = f"/apis/{GROUP}/{version}/{RESOURCE}"
             self._watch = Watch(
-                self._api, self._clock, path, _read, accept=(PLAIN, PLAIN), silence_seconds=self._silence
+                self._api, self._clock, path, _read_replica, accept=(PLAIN, PLAIN), silence_seconds=self._silence
             )
             self._watch.start()
             self._watch.wait(wait_seconds)
@@ -109,7 +109,7 @@ class ReplicaWatch:
 _REPLICA = msgspec.json.Decoder(_ReplicaObject)
 
 
-def _read(item: bytes) -> ReplicaFacts | None:
+def _read_replica(item: bytes) -> ReplicaFacts | None:
     return read_or_protect(item, _facts, _of_no_node)
 
 

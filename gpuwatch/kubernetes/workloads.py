@@ -24,7 +24,6 @@ from gpuwatch.kubernetes.marks import protection
 from gpuwatch.kubernetes.objects import ObjectMeta
 from gpuwatch.model.bounds import BoundedInt
 from gpuwatch.model.kubernetes import (
-    KUBEFLOW_STOPPED,
     RELEASED_BY,
     RELEASED_GENERATION,
     REPLICAS_BEFORE,
@@ -35,7 +34,15 @@ from gpuwatch.model.kubernetes import (
     Target,
     WorkloadNow,
 )
-from gpuwatch.model.workload_kinds import DEACTIVATE, QUEUE_LABEL
+from gpuwatch.model.workload_kinds import (
+    BY_LABEL,
+    DEACTIVATE,
+    KINDS,
+    KUBEFLOW_STOPPED,
+    QUEUE_LABEL,
+    WorkloadKind,
+    suspension,
+)
 from gpuwatch.policies.kubernetes.workload_words import ended_note
 
 log = logging.getLogger(__name__)
@@ -44,15 +51,11 @@ _GOOD = range(200, 300)
 _MANAGER = {"fieldManager": "gpuwatch"}
 # Where the objects of each kind are; the namespace stands between.
 _PLACES = {
-    "Deployment": ("/apis/apps/v1", "deployments"),
-    "StatefulSet": ("/apis/apps/v1", "statefulsets"),
-    "ReplicaSet": ("/apis/apps/v1", "replicasets"),
-    "Job": ("/apis/batch/v1", "jobs"),
-    "Notebook": ("/apis/kubeflow.org/v1", "notebooks"),
+    **{each.label: (f"/apis/{each.group}/{each.version}", each.resource) for each in KINDS if each.actions},
     "Pod": ("/api/v1", "pods"),
 }
 KUEUE, _JOB_UID = "kueue.x-k8s.io", "kueue.x-k8s.io/job-uid"
-_SCALED = frozenset({"Deployment", "StatefulSet", "ReplicaSet"})
+_POD = WorkloadKind(kind="Pod", group="", resource="pods", by="Kubernetes", evicted=True)
 _NOTE_BYTES = (
     1024  # of an Event's message: https://kubernetes.io/docs/reference/kubernetes-api/cluster-resources/event-v1/
 )
@@ -64,11 +67,20 @@ class _Retention(Struct, rename="camel"):
     when_scaled: str = "Retain"
 
 
+class _RunPolicy(Struct):
+    """What of a training job says whether it runs."""
+
+    suspend: bool | None = None
+
+
 class _Spec(Struct, rename="camel"):
     """What of a workload says how many pods it wants, and what goes with them."""
 
     replicas: BoundedInt | None = None
     suspend: bool | None = None
+    run_policy: _RunPolicy | None = None
+    shutdown_after_job_finishes: bool | None = None
+    cluster_selector: dict[str, str] | None = None
     parallelism: BoundedInt | None = None
     retention: _Retention | None = field(name="persistentVolumeClaimRetentionPolicy", default=None)
 
@@ -109,6 +121,7 @@ class ApiWorkloads:
         read = self._read(target)
         if stop_at is not None:
             self._keeps_volumes(target, read)
+            _may_be_suspended(target, read)
         told = None if stop_at is None else _text(stop_at)
         if (read.metadata.annotations or {}).get(STOP_AT) != told:
             self._patch(target, read, {}, {STOP_AT: told}, permit)
@@ -120,14 +133,15 @@ class ApiWorkloads:
         annotations = read.metadata.annotations or {}
         if (why := _why_kept(keeping_annotations(read.metadata), str(target), self.now())) is not None:
             raise ProtectedError(f"{target} is kept: {why}", code="Kept")
-        if how == "delete" and target.kind in {"Job", "Pod"}:
+        kind = BY_LABEL.get(target.kind, _POD)
+        if how == "delete" and kind.evicted:
             return self._delete(target, frozenset(pods), permit)
         wants = _wants(target.kind, read)
         begun = annotations.get(RELEASED_BY) == key and not _only_marked(read)
         if wants == 0 or (begun and how != DEACTIVATE):  # there the marks come first, and end nothing
             return Drain()
         marks: dict[str, str | None] = {RELEASED_BY: key, STOP_AT: None}
-        if how == "scale-to-zero" and target.kind in _SCALED:
+        if how == "scale-to-zero" and kind.scaled:
             self._keeps_volumes(target, read)
             # With the marks on it; a Deployment's counts its annotations, too.
             generation = read.metadata.generation + (target.kind == "Deployment")
@@ -135,21 +149,23 @@ class ApiWorkloads:
             marked = self._patch(target, read, {}, marks, permit)
             scale = {"metadata": {"resourceVersion": marked.metadata.resource_version}, "spec": {"replicas": 0}}
             self._change(target, "/scale", scale, permit)
-        elif how == "stop" and target.kind == "Notebook":
-            self._patch(target, read, {}, {**marks, KUBEFLOW_STOPPED: _text(self.now())}, permit)
-        elif how == DEACTIVATE and target.kind == "Job":
+        elif how == "stop" and kind.stopped_by:
+            value = _text(self.now()) if kind.stopped_by == KUBEFLOW_STOPPED else "true"
+            self._patch(target, read, {}, {**marks, kind.stopped_by: value}, permit)
+        elif how == DEACTIVATE and kind.suspend:
             self._deactivate(target, read, marks, permit)
-        elif how == "stop" and target.kind == "Job":
+        elif how == "stop" and kind.suspend:
             if QUEUE_LABEL in keeping_annotations(read.metadata):
                 raise ProtectedError(f"{target} is kept: Kueue owns its suspension", code="Kept")
-            self._patch(target, read, {"suspend": True}, marks, permit)
+            _may_be_suspended(target, read)
+            self._patch(target, read, suspension(kind, suspended=True), marks, permit)
         else:
             raise CloudError(f"a {target.kind} cannot be asked to {how}", code="Unsupported")
         self._tell_end(target, how, wants, key, permit)
         return Drain()
 
     def _deactivate(self, target: Target, read: _Object, marks: dict[str, str | None], permit: Permit) -> None:
-        """Stop a Job by its Workload of Kueue, which then suspends it, and resumes it once it is active again.
+        """Stop a job by its Workload of Kueue, which then suspends it, and resumes it once it is active again.
 
         Raises:
             ProtectedError: no such Workload is there.
@@ -294,14 +310,29 @@ def _path(target: Target) -> str:
 
 def _wants(kind: str, read: _Object) -> int | None:
     """How many pods it is to have."""
-    spec = read.spec or _Spec()
-    if kind in _SCALED:
+    spec, its = read.spec or _Spec(), BY_LABEL.get(kind, _POD)
+    if its.scaled:
         return 1 if spec.replicas is None else spec.replicas
-    if kind == "Notebook":
-        return 0 if KUBEFLOW_STOPPED in (read.metadata.annotations or {}) else 1
-    if kind == "Job":
-        return 0 if spec.suspend else 1 if spec.parallelism is None else spec.parallelism
+    if its.stopped_by:
+        value = (read.metadata.annotations or {}).get(its.stopped_by)
+        return 0 if value is not None and (value == "true" or its.stopped_by == KUBEFLOW_STOPPED) else 1
+    if its.suspend:
+        suspended = spec.suspend or (spec.run_policy is not None and spec.run_policy.suspend)
+        return 0 if suspended else 1 if kind != "Job" or spec.parallelism is None else spec.parallelism
     return None
+
+
+def _may_be_suspended(target: Target, read: _Object) -> None:
+    """KubeRay gives up a RayJob that it cannot suspend.
+
+    Raises:
+        ProtectedError: it is such a one.
+
+    """
+    spec = read.spec or _Spec()
+    if target.kind == "RayJob" and (not spec.shutdown_after_job_finishes or spec.cluster_selector):
+        why = "KubeRay suspends only a RayJob with shutdownAfterJobFinishes and a cluster of its own"
+        raise ProtectedError(f"{target} is kept: {why}", code="Kept")
 
 
 def _only_marked(read: _Object) -> bool:

@@ -49,7 +49,6 @@ ANNOTATIONS = frozenset(
     }
 )
 # On a Notebook: kubeflow's own mark; its controller ends the notebook's pod while the annotation is there.
-KUBEFLOW_STOPPED = "kubeflow-resource-stopped"
 
 
 def slip(annotations: Iterable[str]) -> str | None:

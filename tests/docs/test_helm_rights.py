@@ -8,6 +8,7 @@ from typing import Any
 import pytest
 import yaml
 
+from gpuwatch.model.workload_kinds import KINDS
 from tests.support.helm_chart import (
     HELM,
     RENDERED,
@@ -50,7 +51,7 @@ def test_the_role_never_deletes_and_reads_no_secret() -> None:
     """A pod goes by the eviction API, which keeps PodDisruptionBudgets; a node by its own cloud."""
     everywhere = granted(one("kubernetes", "ClusterRole", "controller"))
     inside = [granted(each) for each in manifests("kubernetes") if each["kind"] == "Role"]
-    scaled = ("deployments", "replicasets", "statefulsets")
+    scaled = [each.resource for each in KINDS if each.scaled]
 
     assert {verb for _, verb in everywhere} == {"get", "list", "watch", "patch", "create"}
     assert {(what, verb) for what, verb in everywhere if verb in {"patch", "create"}} == {
@@ -64,7 +65,7 @@ def test_the_role_never_deletes_and_reads_no_secret() -> None:
                 ("pods/eviction", "create"),
                 ("events", "create"),
                 ("pods", "get"),
-                *((each, "patch") for each in (*scaled, "jobs", "notebooks", "pods")),
+                *((each, "patch") for each in (*(each.resource for each in KINDS if each.actions), "pods")),
                 *((f"{each}/scale", "patch") for each in scaled),
             }
         ]

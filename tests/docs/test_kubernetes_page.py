@@ -81,8 +81,9 @@ def test_it_names_every_right() -> None:
     """What it changes is an own row of the table for each switch of the chart."""
     rows = {
         "nodes": "| `act: true` as well | patch nodes (cordon, taint, marks) and create evictions |",
-        "workloads": "| `podActions.enabled: true` as well, in `podActions.namespaces` alone | patch Deployments, "
-        "ReplicaSets, StatefulSets and their scale, Jobs and Notebooks; create Events and evictions |",
+        "workloads": "| `podActions.enabled: true` as well, in `podActions.namespaces` alone | patch each "
+        "[kind](#kinds-of-workloads) that may be ended, and the scale of those that are scaled; create Events and "
+        "evictions |",
         "bare-pods": "| `podActions.barePods: true` as well, there | get and patch pods |",
     }
     rights = {
@@ -94,7 +95,8 @@ def test_it_names_every_right() -> None:
 
     assert rights["nodes"] == {("nodes", "patch"), ("eviction", "create")}
     assert rights["workloads"] == {
-        *((each, "patch") for each in ("deployments", "replicasets", "statefulsets", "jobs", "notebooks", "scale")),
+        *((each.resource, "patch") for each in KINDS if each.actions),
+        ("scale", "patch"),
         *((each, "create") for each in ("events", "eviction")),
     }
     assert rights["bare-pods"] == {("pods", "get"), ("pods", "patch")}

@@ -5,7 +5,7 @@ Rules, all of them; the first that fits decides:
 1. While the cluster's view has trouble, or the use of one of its pods is not known, nothing happens; a notice waits.
 2. A workload of which one pod works is left alone. Its notice is withdrawn.
 3. So is one that is protected, snoozed, a static pod or changing already; one that would lose something for good; one
-   on a machine that is not enrolled; one in a pool that only reports; and one whose people say nothing about its end.
+   on a machine that is not enrolled; one in a pool that only reports; and one without an annotation about its end.
 4. All of its GPU pods must be idle for the pool's wait, or parked or stalled for the longer one. Its people may ask for
    a longer wait. After the end of its pods it rests.
 5. Then it gets a notice. If it is without use for all of the grace, its pods are ended (gpuwatch.policies.waiting).

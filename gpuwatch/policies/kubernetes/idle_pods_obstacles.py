@@ -9,7 +9,7 @@ from gpuwatch.model.activity import State
 from gpuwatch.model.decision import Observation
 from gpuwatch.model.duration import format_duration, format_time
 from gpuwatch.model.kubernetes import ENDING_ACTIONS, IDLE_ACTION, Pod
-from gpuwatch.model.workload_kinds import ACTIONS
+from gpuwatch.model.workload_kinds import ACTIONS, SUSPENDED
 from gpuwatch.policies.kubernetes import siblings
 from gpuwatch.policies.kubernetes.idle_pods_settings import IdlePodRules
 from gpuwatch.policies.kubernetes.workload_use import WorkloadUse, at_work, in_doubt
@@ -126,7 +126,7 @@ def would_lose(use: WorkloadUse, rules: Mapping[str, IdlePodRules]) -> str | Non
 
 def not_made_again(use: WorkloadUse, rules: Mapping[str, IdlePodRules]) -> str | None:
     """Whether nothing would make its pods again, and a pool of it keeps such pods."""
-    stopped = use.workload.kind == "Job" and use.workload.idle_action == "stop"  # no failure: it is resumed
+    stopped = use.workload.kind in SUSPENDED and use.workload.idle_action == "stop"  # no failure: it is resumed
     bare = use.workload.kind == "Pod" or (not stopped and any(pod.bare for pod in use.all_pods))
     if bare and any(rules[pool].bare_pods == "keep" for pool in use.pools):
         return "Nothing would make its pods again."

@@ -3,13 +3,14 @@
 The commands are kubectl's and need nothing of gpuwatch. An id comes from outside: who prints it makes it printable.
 """
 
+import json
 import shlex
 from collections.abc import Iterable, Mapping
 from dataclasses import dataclass
 from datetime import UTC, datetime, timedelta
 
-from gpuwatch.model.kubernetes import KUBEFLOW_STOPPED, SNOOZE_UNTIL, Target
-from gpuwatch.model.workload_kinds import DEACTIVATE
+from gpuwatch.model.kubernetes import SNOOZE_UNTIL, Target
+from gpuwatch.model.workload_kinds import BY_LABEL, DEACTIVATE, KUBEFLOW_STOPPED, SUSPENDED, suspension
 
 _PREFIX = "kube:"
 _PARTS = 4
@@ -96,21 +97,23 @@ _DEEDS: Mapping[str, Deed] = {"scale-to-zero": _SCALE, "stop": _STOP, "delete": 
 
 def deed_on_kind(kind: str, how: str | None) -> Deed:
     """What becomes of a workload of that kind; where it is not known, in words that fit all."""
-    return _SUSPEND if (kind, how) == ("Job", "stop") else _DEEDS.get(how or "", _END)
+    return _SUSPEND if kind in SUSPENDED and how == "stop" else _DEEDS.get(how or "", _END)
 
 
 def back(target: Target | WorkloadName, how: str, wanted: int | None) -> str | None:
     """How people bring it back, for kubectl; None: its own controller does, or nothing does."""
     space, thing = _typed_parts(target)
-    if (target.kind, how) == ("Job", "stop"):
-        return f'kubectl -n {space} patch {thing} --type=merge -p \'{{"spec":{{"suspend":false}}}}\''
+    kind = BY_LABEL.get(target.kind)
+    if how == "stop" and kind is not None and kind.suspend:
+        body = json.dumps({"spec": suspension(kind, suspended=False)}, separators=(",", ":"))
+        return f"kubectl -n {space} patch {thing} --type=merge -p '{body}'"
     if how == DEACTIVATE:
         its = f'{{.items[?(@.metadata.ownerReferences[0].name=="{target.name}")].metadata.name}}'
         named = f"$(kubectl -n {space} get {_WORKLOADS} -o jsonpath={shlex.quote(its)})"
         return f'kubectl -n {space} patch {_WORKLOADS} {named} --type=merge -p \'{{"spec":{{"active":true}}}}\''
     commands = {
         "scale-to-zero": f"kubectl -n {space} scale {thing} --replicas={wanted}",
-        "stop": f"kubectl -n {space} annotate {thing} {KUBEFLOW_STOPPED}-",
+        "stop": f"kubectl -n {space} annotate {thing} {KUBEFLOW_STOPPED if kind is None else kind.stopped_by}-",
     }
     return commands.get(how)
 

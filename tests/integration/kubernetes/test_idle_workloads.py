@@ -13,7 +13,8 @@ import pytest
 
 from gpuwatch.ledger import Ledger
 from gpuwatch.model.decision import Status, Verb
-from gpuwatch.model.kubernetes import IDLE_ACTION, KUBEFLOW_STOPPED, RELEASED_BY, REPLICAS_BEFORE, STOP_AT
+from gpuwatch.model.kubernetes import IDLE_ACTION, RELEASED_BY, REPLICAS_BEFORE, STOP_AT
+from gpuwatch.model.workload_kinds import KUBEFLOW_STOPPED
 from tests.support.builders.kubernetes import (
     custom_kind,
     custom_object,

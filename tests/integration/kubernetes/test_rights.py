@@ -17,13 +17,13 @@ from gpuwatch.model.workload_kinds import ACTIONS, KINDS
 from gpuwatch.runtime.clock import SystemClock
 from tests.support.builders.kubernetes import (
     cron_job_object,
-    custom_kind,
-    custom_object,
     deployment_object,
     job_object,
+    kind_of,
     kueue_kind,
     longhorn_kind,
     node_object,
+    object_of,
     pod_object,
     replica_set_object,
     replication_controller_object,
@@ -35,19 +35,17 @@ from tests.support.real.kubernetes_api import Api, ApiError, Object
 from tests.support.real.kubernetes_chart import chart_account, cluster_rules, patches, team_rules
 
 pytestmark = pytest.mark.component("kube-apiserver")
-CUSTOM = [(each.group, each.kind, each.resource) for each in KINDS if each.by != "Kubernetes"]
+CUSTOM = [each for each in KINDS if each.by != "Kubernetes"]
 CHANGES = {
     Asked("nodes", "patch"),
     Asked("pods/eviction", "create"),
     Asked("events", "create"),
     Asked("pods", "patch"),
-    *(Asked(f"apps/{each}", "patch") for each in ("deployments", "replicasets", "statefulsets")),
-    *(Asked(f"apps/{each}/scale", "patch") for each in ("deployments", "replicasets", "statefulsets")),
-    Asked("batch/jobs", "patch"),
-    Asked("kubeflow.org/notebooks", "patch"),
+    *(Asked(f"{each.group}/{each.resource}", "patch") for each in KINDS if each.actions),
+    *(Asked(f"{each.group}/{each.resource}/scale", "patch") for each in KINDS if each.scaled),
 }
 ONE_OF_APPS = {Asked("apps/deployments", "patch"), Asked("apps/deployments/scale", "patch")}  # for all kinds of theirs
-HOW = {"Notebook": "stop", "Job": "stop", "Pod": "delete"}  # any other is scaled to zero
+HOW = {"Pod": "delete", **{each.kind: each.actions[0] for each in KINDS if each.actions}}
 
 
 def role() -> list[Object]:
@@ -100,10 +98,10 @@ def team(plane: ControlPlane) -> str:
 @pytest.fixture
 def others(plane: ControlPlane, team: str) -> None:
     """There as well, pods that objects of other systems own."""
-    plane.custom(kueue_kind(), longhorn_kind(), *(custom_kind(*each) for each in CUSTOM))
-    for group, kind, plural in CUSTOM:
-        (owner,) = plane.admin.create(custom_object(group, kind, team, "alice"))
-        plane.admin.create(pod_object(team, f"alice-{plural}", node="gpu-1", gpus=1, owner=owner))
+    plane.custom(kueue_kind(), longhorn_kind(), *map(kind_of, CUSTOM))
+    for each in CUSTOM:
+        (owner,) = plane.admin.create(object_of(each, team, "alice", shutdownAfterJobFinishes=True))
+        plane.admin.create(pod_object(team, f"alice-{each.resource}", node="gpu-1", gpus=1, owner=owner))
 
 
 @contextmanager
@@ -152,7 +150,7 @@ def end(cluster: ApiCluster, target: Target) -> None:
     assert now is not None
     cluster.workloads.announce(target, "key-2", SystemClock().now(), "Its pods are idle.", permit=permit)
     uids = tuple(pod.uid for pod in now.pods)
-    cluster.workloads.release(target, HOW.get(target.kind, "scale-to-zero"), uids, "key-3", permit=permit)
+    cluster.workloads.release(target, HOW[target.kind], uids, "key-3", permit=permit)
 
 
 def test_the_role_is_that_of_the_table() -> None:
@@ -283,7 +281,7 @@ def test_a_stolen_token_lets_no_job_go_on(thief: Api, team: str) -> None:
     """It suspends, and no more."""
     thief.patch("Job", "train", {"spec": {"suspend": True}}, team)
 
-    assert "lets no Job go on" in refused(thief, "Job", "train", {"spec": {"suspend": False}}, team)
+    assert "lets no job go on" in refused(thief, "Job", "train", {"spec": {"suspend": False}}, team)
     assert "no specification" in refused(thief, "Job", "train", {"spec": {"parallelism": 9}}, team)
 
 

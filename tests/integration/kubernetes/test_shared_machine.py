@@ -11,7 +11,8 @@ import pytest
 from gpuwatch.ledger import Ledger
 from gpuwatch.model.activity import Activity, Evidence, State
 from gpuwatch.model.fleet import GpuVerdict, NodeVerdict, PodVerdict
-from gpuwatch.model.kubernetes import IDLE_ACTION, KUBEFLOW_STOPPED
+from gpuwatch.model.kubernetes import IDLE_ACTION
+from gpuwatch.model.workload_kinds import KUBEFLOW_STOPPED
 from gpuwatch.runtime.clock import SystemClock
 from tests.support.builders.fleet import a_verdict
 from tests.support.builders.kubernetes import custom_kind, custom_object, node_object, pod_object

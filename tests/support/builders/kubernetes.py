@@ -7,6 +7,8 @@ from collections.abc import Mapping
 from datetime import UTC, datetime
 from typing import Any
 
+from gpuwatch.model.workload_kinds import WorkloadKind
+
 Object = dict[str, Any]
 _MOMENT = "2026-11-23T12:00:00Z"
 GPU = "nvidia.com/gpu"
@@ -162,6 +164,35 @@ def custom_object(
     metadata = {"name": name, "namespace": namespace, "annotations": dict(annotations or {})}
     more = {} if spec is None else {"spec": spec}
     return {"apiVersion": f"{group}/{version}", "kind": kind, "metadata": metadata, **more}
+
+
+def kind_of(kind: WorkloadKind) -> Object:
+    """A kind of the table in its project's version: the fields that gpuwatch writes, of their types, and any others.
+
+    All of them have a status of its own; those that are scaled have a scale.
+    """
+    made = custom_kind(kind.group, kind.kind, kind.resource, kind.version or "v1")
+    (served,) = made["spec"]["versions"]
+    schema: Object = {"type": "integer"} if kind.scaled else {"type": "boolean"}
+    path = "replicas" if kind.scaled else kind.suspend
+    for part in reversed(path.split(".") if path else []):
+        schema = {"type": "object", "x-kubernetes-preserve-unknown-fields": True, "properties": {part: schema}}
+    if path:
+        served["schema"]["openAPIV3Schema"]["properties"] = {"spec": schema}
+    served["subresources"] = {"status": {}}
+    if kind.scaled:
+        paths = {"specReplicasPath": ".spec.replicas", "statusReplicasPath": ".status.replicas"}
+        served["subresources"]["scale"] = paths
+    return made
+
+
+def object_of(
+    kind: WorkloadKind, namespace: str, name: str, *, annotations: Mapping[str, str] | None = None, **spec: object
+) -> Object:
+    """An object of such a kind that runs."""
+    version = kind.version or "v1"
+    made = {**({"replicas": 2} if kind.scaled else {}), **spec}
+    return custom_object(kind.group, kind.kind, namespace, name, annotations=annotations, version=version, spec=made)
 
 
 def longhorn_kind() -> Object:

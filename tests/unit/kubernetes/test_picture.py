@@ -27,7 +27,7 @@ from gpuwatch.model.kubernetes import (
     slip,
 )
 from gpuwatch.model.placing import Taint
-from gpuwatch.model.workload_kinds import QUEUE_LABEL
+from gpuwatch.model.workload_kinds import BY_LABEL, QUEUE_LABEL
 
 _LAST_YEAR = 9999
 _NOW = datetime(2026, 11, 23, 12, tzinfo=UTC)
@@ -35,7 +35,8 @@ _NOW = datetime(2026, 11, 23, 12, tzinfo=UTC)
 
 def refers(uid: str, kind: str = "Job") -> OwnerReference:
     """To an owner named as its uid."""
-    return OwnerReference(api_version="batch/v1", kind=kind, name=uid, uid=uid, controller=True)
+    group = BY_LABEL[kind].group if kind in BY_LABEL else "batch"
+    return OwnerReference(api_version=f"{group}/v1", kind=kind, name=uid, uid=uid, controller=True)
 
 
 def an_owner(uid: str, above: OwnerReference | None = None, **annotations: str) -> OwnerFacts:

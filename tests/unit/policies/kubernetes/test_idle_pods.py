@@ -129,6 +129,14 @@ def test_a_static_pod_without_use_is_found_and_left_alone_with_the_reason(state:
     assert [str(each.pod) for each in unused_pods(found)] == ["team-a/triton-gpu-1"]
 
 
+@pytest.mark.parametrize("kind", ["JobSet", "PyTorchJob", "RayCluster", "TrainJob"])
+def test_a_job_that_is_suspended_comes_back_though_an_evicted_pod_of_it_would_not(kind: str) -> None:
+    """Its people may have it stopped; what would be a failure of it is none."""
+    step = told(seen(a_host(1, (its_pod(workload=a_notebook(kind=kind), bare=True), IDLE))))
+
+    assert (step.verb, step.arguments.get("action")) == (Verb.NOTICE, "stop")
+
+
 def test_a_static_pod_of_the_system_is_no_finding() -> None:
     """It serves the cluster."""
     pod = its_pod("watch-gpu-1", daemon=True, static=True, system=True)
@@ -177,7 +185,7 @@ KEPT: dict[str, tuple[str, Pod]] = {
     "no annotation": ("no_consent", its_pod(workload=a_notebook(idle_action=None))),
     "told only": ("no_consent", its_pod(workload=a_notebook(idle_action="notify"))),
     "not for its kind": ("no_consent", its_pod(workload=a_notebook(idle_action="scale-to-zero"))),
-    "unknown kind": ("no_consent", its_pod(workload=a_notebook(kind="RayCluster"))),
+    "unknown kind": ("no_consent", its_pod(workload=a_notebook(kind="RayService"))),
     "interruptible alone": ("no_consent", its_pod(workload=a_notebook(idle_action=None), interruptible=True)),
     "ending": ("ending", its_pod(ends_at=NOW)),
     "local data": ("would_lose", its_pod(local_data="scratch")),

@@ -1,0 +1,163 @@
+"""Kinds of other systems are ended as their own projects mean it, on a real API server, by the chart's role and policy.
+
+Their definitions have the version, the fields and the subresources that gpuwatch uses; their controllers are not there.
+"""
+
+import json
+import re
+from collections.abc import Iterator
+from typing import Any
+
+import pytest
+
+from gpuwatch.clouds.errors import ProtectedError
+from gpuwatch.clouds.permit import Permit
+from gpuwatch.kubernetes.cluster import ApiCluster
+from gpuwatch.kubernetes.settings import KubernetesSettings
+from gpuwatch.model.kubernetes import IDLE_ACTION, RELEASED_BY, REPLICAS_BEFORE, STOP_AT, Target
+from gpuwatch.model.workload_kinds import KINDS, WorkloadKind, suspension
+from gpuwatch.policies.kubernetes.workload_words import back
+from gpuwatch.runtime.clock import SystemClock
+from tests.support.builders.kubernetes import job_object, kind_of, node_object, object_of, pod_object
+from tests.support.real.agents import eventually
+from tests.support.real.kubernetes import ControlPlane
+from tests.support.real.kubernetes_api import Api, ApiError, Object
+from tests.support.real.kubernetes_chart import chart_account
+
+pytestmark = pytest.mark.component("kube-apiserver")
+ENDED = [each for each in KINDS if each.actions and each.by != "Kubernetes"]
+FINISHES = {"shutdownAfterJobFinishes": True}  # what KubeRay asks of a RayJob before it suspends it
+
+
+@pytest.fixture(scope="module", params=ENDED, ids=lambda each: each.kind)
+def kind(request: pytest.FixtureRequest) -> WorkloadKind:
+    """Each kind in turn."""
+    found: WorkloadKind = request.param
+    return found
+
+
+@pytest.fixture
+def team(plane: ControlPlane, kind: WorkloadKind) -> str:
+    """A namespace with an object of that kind, and a pod of it that a Job below it owns."""
+    plane.custom(kind_of(kind))
+    name = plane.namespace()
+    plane.admin.create(node_object("gpu-1", gpus=1))
+    made = object_of(kind, name, "work", annotations={IDLE_ACTION: kind.actions[0]}, **FINISHES)
+    (created,) = plane.admin.create(made)
+    (job,) = plane.admin.create(job_object(name, "work-0", owner=created))
+    plane.admin.create(pod_object(name, "work-0-a", node="gpu-1", gpus=1, owner=job))
+    return name
+
+
+@pytest.fixture
+def cluster(plane: ControlPlane, team: str) -> Iterator[ApiCluster]:
+    """The controller's client, with what the chart gives."""
+    token = chart_account(plane, [team]).token
+    cluster = KubernetesSettings(kubeconfig=str(plane.kubeconfig(token)), max_silence=10.0).connect(SystemClock())
+    assert isinstance(cluster, ApiCluster)
+    yield cluster
+    cluster.close()
+
+
+def now_of(plane: ControlPlane, kind: WorkloadKind, team: str) -> Object:
+    """The object as it is now."""
+    found: Object = plane.admin.ask("GET", _path(kind, team))
+    return found
+
+
+def _path(kind: WorkloadKind, team: str) -> str:
+    return f"/apis/{kind.group}/{kind.version}/namespaces/{team}/{kind.resource}/work"
+
+
+def patched(api: Api, path: str, change: Object) -> Any:  # noqa: ANN401  an object of any kind
+    """A merge patch."""
+    return api.ask("PATCH", path, change, "application/merge-patch+json")
+
+
+def test_it_is_ended_and_comes_back_by_the_command_that_people_are_told(
+    plane: ControlPlane, cluster: ApiCluster, kind: WorkloadKind, team: str
+) -> None:
+    """A notice, then its end, once; the rest of its specification is as it was."""
+    eventually(lambda: any(node.pods for node in cluster.view().nodes), cluster.view)
+    (pod,) = (pod for node in cluster.view().nodes for pod in node.pods)
+    its = pod.workload
+    assert (its.kind, its.name, its.idle_action) == (kind.kind, "work", kind.actions[0])
+    target = Target(namespace=its.namespace, kind=its.kind, name=its.name, uid=its.uid)
+    permit = Permit.asked_now(SystemClock(), 60.0, lambda: True)
+    before = now_of(plane, kind, team)["spec"]
+
+    cluster.workloads.announce(target, "key-1", SystemClock().now(), "Its pods are idle.", permit=permit)
+    assert STOP_AT in now_of(plane, kind, team)["metadata"]["annotations"]
+    for _ in range(2):
+        cluster.workloads.release(target, kind.actions[0], (pod.uid,), "key-2", permit=permit)
+
+    found = now_of(plane, kind, team)
+    said = cluster.workloads.workload(target)
+    assert said is not None
+    assert (said.wants, said.released_by, said.stop_at) == (0, "key-2", None)
+    marks = found["metadata"]["annotations"]
+    assert marks[RELEASED_BY] == "key-2"
+    command = back(target, kind.actions[0], 2)
+    assert command is not None
+    if kind.scaled:
+        assert found["spec"] == {**before, "replicas": 0}
+        assert marks[REPLICAS_BEFORE] == "2"
+        assert command == f"kubectl -n {team} scale {kind.kind.lower()}/work --replicas=2"
+        patched(plane.admin, f"{_path(kind, team)}/scale", {"spec": {"replicas": 2}})
+    elif kind.suspend:
+        assert found["spec"] == {**before, **suspension(kind, suspended=True)}
+        body = re.search(r"-p '(.*)'", command)
+        assert body is not None
+        patched(plane.admin, _path(kind, team), json.loads(body[1]))
+    else:
+        assert found["spec"] == before
+        assert kind.stopped_by in marks
+        assert command == f"kubectl -n {team} annotate {kind.kind.lower()}/work {kind.stopped_by}-"
+        patched(plane.admin, _path(kind, team), {"metadata": {"annotations": {kind.stopped_by: None}}})
+    again = cluster.workloads.workload(target)
+    assert again is not None
+    assert again.wants in {1, 2}
+
+
+def test_a_stolen_token_ends_it_and_changes_no_more(plane: ControlPlane, kind: WorkloadKind, team: str) -> None:
+    """Neither what it runs, nor whose it is, nor what its people say; and nothing lets it go on again."""
+    thief = plane.admin.with_token(chart_account(plane, [team]).token)
+    path = _path(kind, team)
+
+    def refused(change: Object, part: str = "") -> str:
+        with pytest.raises(ApiError) as caught:
+            patched(thief, path + part, change)
+        return str(caught.value)
+
+    for change in (
+        {"spec": {"image": "evil"}},
+        {"spec": {"runPolicy": {"ttlSecondsAfterFinished": 1}}},
+        {"metadata": {"labels": {"a": "b"}}},
+        {"metadata": {"annotations": {IDLE_ACTION: "delete"}}},
+    ):
+        assert "denied request: gpuwatch" in refused(change), change
+    if kind.scaled:
+        assert "scales to zero" in refused({"spec": {"replicas": 1}}, "/scale")
+        patched(thief, f"{path}/scale", {"spec": {"replicas": 0}})
+    elif kind.suspend:
+        patched(thief, path, {"spec": suspension(kind, suspended=True)})
+        assert "lets no job go on" in refused({"spec": suspension(kind, suspended=False)})
+    else:
+        patched(thief, path, {"metadata": {"annotations": {kind.stopped_by: "true"}}})
+
+
+@pytest.mark.parametrize("kind", [each for each in ENDED if each.kind == "RayJob"], ids=str, indirect=True)
+def test_a_ray_job_that_kuberay_would_give_up_is_kept(
+    plane: ControlPlane, cluster: ApiCluster, kind: WorkloadKind, team: str
+) -> None:
+    """Without shutdownAfterJobFinishes, or on the cluster of somebody else; it does not even get a notice."""
+    made = now_of(plane, kind, team)
+    target = Target(namespace=team, kind=kind.kind, name="work", uid=made["metadata"]["uid"])
+    permit = Permit.asked_now(SystemClock(), 60.0, lambda: True)
+    for change in ({"shutdownAfterJobFinishes": False}, {"clusterSelector": {"ray.io/cluster": "shared"}}):
+        patched(plane.admin, _path(kind, team), {"spec": {**FINISHES, **change}})
+        with pytest.raises(ProtectedError, match="KubeRay"):
+            cluster.workloads.announce(target, "key-1", SystemClock().now(), "It is idle.", permit=permit)
+        with pytest.raises(ProtectedError, match="KubeRay"):
+            cluster.workloads.release(target, "stop", (), "key-2", permit=permit)
+    assert "suspend" not in now_of(plane, kind, team)["spec"]
