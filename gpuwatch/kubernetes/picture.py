@@ -24,7 +24,7 @@ from gpuwatch.kubernetes.facts import (
 )
 from gpuwatch.kubernetes.marks import kept_by, longest, nearest, node_owner, protection, snoozed_until
 from gpuwatch.kubernetes.objects import OwnerReference
-from gpuwatch.kubernetes.vital import vital_clause, why_vital
+from gpuwatch.kubernetes.vital import vital_clause, why_of_slurm, why_vital
 from gpuwatch.kubernetes.wholes import Chain
 from gpuwatch.model.kubernetes import (
     CORDONED_AT,
@@ -153,7 +153,7 @@ class Picture:
             return f"its annotation {DO_NOT_DISRUPT} protects it"
         if own is None and pod.annotations.get(SAFE_TO_EVICT) == "false":
             return f"its annotation {SAFE_TO_EVICT} is false"
-        return own
+        return own or why_of_slurm(pod)
 
     def chain(self, pod: PodFacts) -> Chain:
         """What owns a pod, from the nearest to the topmost, as far as it could be read."""

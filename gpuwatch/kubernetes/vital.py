@@ -20,8 +20,9 @@ _OTHER_LABELS = {
 }
 _COMPONENTS = frozenset({"etcd", "kube-apiserver", "kube-controller-manager", "kube-scheduler"})
 _COMPONENT_LABELS = ("component", "k8s-app", "app", "app.kubernetes.io/name")
+_NAME = "app.kubernetes.io/name"
 # The labels of our chart, and of the kustomize base.
-_OURS = {"app.kubernetes.io/name": "gpuwatch", "app.kubernetes.io/component": "controller"}
+_OURS = {_NAME: "gpuwatch", "app.kubernetes.io/component": "controller"}
 
 
 def vital_clause(pod: PodFacts, own_uids: Collection[str], *, daemon: bool) -> str | None:
@@ -42,6 +43,12 @@ def why_vital(node: NodeFacts, pods: Iterable[Pod], api: ApiAddresses) -> str | 
             return f"its taint {taint.key} says that it serves the control plane"
     said = next((pod.vital for pod in pods if pod.vital is not None), None)
     return said or api.why_vital(node.addresses)
+
+
+def why_of_slurm(pod: PodFacts) -> str | None:
+    """Why a pod stays that is a node of Slurm: Slinky and SUNK drain it there first, and a drain of ours would not."""
+    its = pod.labels.get(_NAME) == "slurmd" or (pod.owner is not None and pod.owner.kind == "NodeSet")
+    return "it is a node of Slurm, and its jobs end with it: scale it down in Slurm's own operator" if its else None
 
 
 def _is_role(key: str) -> bool:

@@ -236,3 +236,23 @@ def test_a_static_pod_is_a_workload_by_itself() -> None:
 
     assert (pod.workload.kind, pod.workload.name, pod.workload.uid) == ("Pod", "triton-gpu-1", "3be1")
     assert (pod.daemon, pod.drained, pod.bare) == (True, False, False)
+
+
+@pytest.mark.parametrize(
+    ("owner", "labels", "stays"),
+    [
+        ("NodeSet", {}, True),
+        ("StatefulSet", {"app.kubernetes.io/name": "slurmd"}, True),
+        ("StatefulSet", {"app.kubernetes.io/name": "slurmctld"}, False),
+        ("StatefulSet", {}, False),
+    ],
+)
+def test_a_pod_that_is_a_node_of_slurm_stays_whatever_its_people_say(
+    owner: str, labels: dict[str, str], *, stays: bool
+) -> None:
+    """Slinky and SUNK: Slurm sends jobs there until its own operator has drained it in Slurm."""
+    reference = OwnerReference(api_version="example.com/v1", kind=owner, name="gpu", uid="uid-gpu", controller=True)
+    made = replace(a_pod("slurm", "gpu-0", annotations={"gpuwatch.io/interruptible": "true"}), owner=reference)
+    (pod,) = drawn(a_node(), replace(made, labels=labels)).pods
+
+    assert ("node of Slurm" in str(pod.protected)) is stays
