@@ -59,6 +59,7 @@ _EXPRESSION = re.compile(r"[\w.:+-]+(?:[&|][\w.:+-]+)*", re.ASCII)
 _GRES = re.compile(r"(?:^|[,:/])gpu(?::([A-Za-z][\w.-]*))?(?:[:=](\d{1,6}))?(?=,|\(|$)", re.ASCII)
 _MEMORY = re.compile(r"(\d+(?:\.\d+)?)([KMGTP]?)[cn]?", re.ASCII)
 _MEGABYTES = {"K": 1 / 1024, "": 1.0, "M": 1.0, "G": 1024.0, "T": 1024.0**2, "P": 1024.0**3}
+_COUNT = re.compile(r"\d{1,6}", re.ASCII)
 _DEPENDS = re.compile(r":(\d+)", re.ASCII)
 _SINGLETON = "singleton"  # one of a person's jobs of a name at a time
 
@@ -335,18 +336,32 @@ def _is_within(number: str, part: str) -> bool:
     return wide and begin.isdecimal() and int(begin) <= int(number) <= int(end or begin)
 
 
-# GPUs of whole jobs, in columns of a width that every version has: what fills its column is cut off.
+# What whole jobs ask for, in columns of a width that every version has: what fills its column is cut off.
 _WIDE, _NARROW = 120, 12
-TOTALS = f"JobArrayID:{_WIDE},tres-per-job:{_WIDE},tres-per-task:{_WIDE},NumTasks:{_NARROW}"
+TOTALS = (
+    f"JobArrayID:{_WIDE},tres-per-job:{_WIDE},tres-per-task:{_WIDE},tres-alloc:{_WIDE},"
+    f"NumTasks:{_NARROW},MinCPUs:{_NARROW}"
+)
 
 
-def with_totals(jobs: Iterable[QueuedJob], columns: str) -> tuple[QueuedJob, ...]:
-    """The jobs with the GPUs that they ask for as a whole, by the lines of `TOTALS`."""
-    found: dict[str, int] = {}
+def with_totals(jobs: Iterable[QueuedJob], columns: str) -> Iterator[QueuedJob]:
+    """The jobs with the GPUs that they ask for as a whole, and memory for each processor, by the lines of `TOTALS`."""
+    found: dict[str, tuple[int, str, str]] = {}
     for line in columns.splitlines():
-        job, per_job, per_task = (line[place * _WIDE : (place + 1) * _WIDE].strip() for place in range(3))
-        found[job] = total_gpus(per_job, per_task, line[3 * _WIDE :].strip())
-    return tuple(replace(job, gpus=found.get(job.job, 0)) for job in jobs)
+        name, per_job, per_task, tres = (line[place * _WIDE : (place + 1) * _WIDE].strip() for place in range(4))
+        tasks, processors, *_ = (*line[4 * _WIDE :].split(), "", "")
+        found[name] = total_gpus(per_job, per_task, tasks), tres, processors
+    for job in jobs:
+        gpus, tres, processors = found.get(job.job, (0, "", ""))
+        yield replace(job, gpus=gpus, megabytes=_node_megabytes(job.megabytes, tres, processors))
+
+
+def _node_megabytes(asked: float, tres: str, processors: str) -> float:
+    """The least that a job asks of a node's memory: with `--mem-per-cpu` it is that of one of its processors."""
+    told = dict(each.partition("=")[::2] for each in tres.split(","))
+    cpu, least = told.get("cpu", ""), int(processors) if _COUNT.fullmatch(processors) else 1
+    per_processor = _COUNT.fullmatch(cpu) is not None and _megabytes(told.get("mem", "")) == asked * int(cpu)
+    return asked * least if per_processor else asked
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)

@@ -175,7 +175,7 @@ class Scontrol:
         totals = self._run(program, "--noheader", "--local", "--states=PD", f"--Format={TOTALS}") if listed else ""
         reserved = self._scontrol("show", "reservation", "--oneliner")
         try:
-            jobs = with_totals(parse_queue(listed), totals)
+            jobs = tuple(with_totals(parse_queue(listed), totals))
             return Queue(jobs=jobs, reservations={each.name: each for each in parse_reservations(reserved)})
         except ValueError as error:
             raise CloudUnavailableError(str(error)) from error

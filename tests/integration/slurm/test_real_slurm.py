@@ -56,6 +56,22 @@ def test_a_sick_node_is_drained_and_resumed_by_whole_rounds(slurm: RealSlurm) ->
     assert slurm.state("gpu-2").startswith("IDLE")
 
 
+@pytest.mark.parametrize(
+    ("options", "gigabytes"),
+    [(("--mem-per-cpu=4G", "-c", "8"), 32.0), (("--mem-per-cpu=4G", "-n", "2"), 4.0), (("--mem=4G", "-c", "8"), 4.0)],
+    ids=["of a processor", "of two tasks", "of a node"],
+)
+def test_the_memory_that_a_waiting_job_needs_of_a_node_is_read(
+    slurm: RealSlurm, options: tuple[str, ...], gigabytes: float
+) -> None:
+    """Of a job that is held, as slurmctld keeps it."""
+    said = slurm.command("sbatch", "--hold", "--partition=all", *options, stdin="#!/bin/sh\nexec sleep 1\n")
+    number = said.split()[-1]
+    (job,) = (each for each in slurm.cluster.queue().jobs if each.job == number)
+    slurm.command("scancel", number)
+    assert job.megabytes == gigabytes * 1024
+
+
 def test_a_persons_drain_is_left_alone(slurm: RealSlurm) -> None:
     """Whether its GPU is failing or well."""
     slurm.run("update", "NodeName=gpu-1", "State=DRAIN", "Reason=ann replaces its fan")

@@ -24,10 +24,14 @@ PD|root|2026-11-29T16:03:23|course|0|(null)||18|all|Reservation|N/A|2|(null)|||N
 PD|root|2026-11-29T16:03:23|(null)|0|(null)||5|all|JobHeldUser|N/A|1|(null)|||N/A|(null)
 R|root|2026-11-29T16:03:23|(null)|0|(null)|gpu-[3-4]|1|all|None|2026-11-29T16:03:25|2|(null)|||N/A|(null)
 """  # noqa: E501  as squeue prints it
-TOTALS = "".join(
-    f"{job:<120}{'N/A':<120}{gpus:<120}{tasks:<12}\n"
-    for job, gpus, tasks in (("4", "N/A", 1), ("14+0", "gres:gpu:1", 2))
-)
+
+
+def a_line(job: str, gpus: str = "N/A", tres: str = "cpu=1,node=1,billing=1", tasks: int = 1, cpus: int = 1) -> str:
+    """A job in the columns of squeue's long form."""
+    return f"{job:<120}{'N/A':<120}{gpus:<120}{tres:<120}{tasks:<12}{cpus:<12}\n"
+
+
+TOTALS = a_line("4") + a_line("14+0", "gres:gpu:1", tasks=2)
 RESERVED = (
     "ReservationName=course StartTime=2026-11-30T12:03:23 EndTime=2026-11-30T13:03:23 Duration=01:00:00 "
     "Nodes=gpu-[1-2] NodeCnt=2 CoreCnt=2 Features=(null) PartitionName=(null) "
@@ -36,9 +40,11 @@ RESERVED = (
 NOW = datetime(2026, 11, 29, 16, 4, tzinfo=UTC)
 
 
-def a_queue(folder: Path, *, listed: str = QUEUE, reserved: str = RESERVED, script: str = "") -> Queue:
+def a_queue(
+    folder: Path, *, listed: str = QUEUE, reserved: str = RESERVED, script: str = "", totals: str = TOTALS
+) -> Queue:
     """What is read of programs that print that."""
-    for name, text in (("listed", listed), ("totals", TOTALS), ("reserved", reserved)):
+    for name, text in (("listed", listed), ("totals", totals), ("reserved", reserved)):
         (folder / name).write_text(text)
     squeue = f'case "$*" in *--Format=*) cat {folder}/totals;; *) {script or f"cat {folder}/listed"};; esac'
     for name, does in (("squeue", squeue), ("scontrol", f"cat {folder}/reserved")):
@@ -58,6 +64,26 @@ def test_the_queue_is_read_with_the_gpus_of_whole_jobs_and_the_reservations(tmp_
     asked = (tmp_path / "asked").read_text().splitlines()
     assert all(line.startswith("UTC ") for line in asked)
     assert all("--local" in line for line in asked[:2])
+
+
+@pytest.mark.parametrize(
+    ("asked", "line", "megabytes"),
+    [
+        ("4G", a_line("12", tres="cpu=8,mem=32G,node=1,billing=8", cpus=8), 32768.0),
+        ("4G", a_line("12", tres="cpu=16,mem=64G,node=1,billing=16", tasks=2, cpus=8), 32768.0),
+        ("4G", a_line("12", tres="cpu=2,mem=8G,node=1,billing=2", tasks=2), 4096.0),
+        ("4G", a_line("12", tres="cpu=8,mem=4G,node=1,billing=8", cpus=8), 4096.0),
+        ("4G", a_line("12", tres="cpu=8,mem=8G,node=2,billing=8", cpus=4), 4096.0),
+        ("0", a_line("12", tres="cpu=1,mem=4G,node=1,billing=1"), 0.0),
+        ("4G", a_line("12", tres="N/A"), 4096.0),
+    ],
+    ids=["8 CPUs a task", "two tasks of 8", "two tasks", "a node", "two nodes", "a GPU", "not said"],
+)
+def test_memory_for_each_processor_is_that_of_a_task(tmp_path: Path, asked: str, line: str, megabytes: float) -> None:
+    """As Slurm 22.05 lists `--mem-per-cpu`, `--mem` and `--mem-per-gpu`; a node needs at least that."""
+    listed = f"PD|root|2026-11-29T16:03:23|(null)|{asked}|(null)||12|all|Priority|N/A|1|(null)|||N/A|(null)\n"
+    (job,) = a_queue(tmp_path, listed=listed, totals=line).jobs
+    assert job.megabytes == megabytes
 
 
 def test_each_idle_node_is_named_with_the_job_that_may_need_it(tmp_path: Path) -> None:
