@@ -232,12 +232,15 @@ class Arrivals:
         self._asked: dict[Ask, float] | None = None
         self._new: dict[Ask, float] = {}
 
-    def take(self, asks: Collection[Ask], at: float) -> frozenset[str]:
-        """The ports by protocol, a minute after a machine came: one that asks many by then is a scanner."""
+    def take(self, asks: Collection[Ask], at: float, connected: Collection[Ask] = ()) -> frozenset[str]:
+        """The ports by protocol, a minute after a machine came: one that asks many by then is a scanner.
+
+        `connected` are all that are connected, also those that ask for nothing now: who stays does not come.
+        """
         known = self._asked
         if known is not None:
             self._new |= {ask: at for ask in asks if ask not in known}
-        self._asked = {**({} if known is None else known), **dict.fromkeys(asks, at)}
+        self._asked = {**({} if known is None else known), **dict.fromkeys((*asks, *connected), at)}
         _forget_old(self._asked, at)
         ports = Counter(ask.peer for ask in self._asked)
         ready = [ask for ask, since in self._new.items() if at - since >= LASTING_SECONDS]

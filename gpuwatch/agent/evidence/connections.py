@@ -134,8 +134,11 @@ class Connections:
         quiet = self._quiet_ports(now.monotonic_seconds) if found.bytes_known else ()
         theirs = [each for each in theirs if not (found.is_accepted(each) and each.local[1] in quiet)]
         udp = self.datagrams.find_asked(now.monotonic_seconds)
-        asks = {Ask(peer=each.remote[0], port=each.local[1]) for each in theirs if found.is_accepted(each)}
-        if arrived := self._arrivals.take(asks | self.datagrams.counted, now.monotonic_seconds):
+        clients, asks = (
+            {Ask(peer=each.remote[0], port=each.local[1]) for each in group if found.is_accepted(each)}
+            for group in (found.leaving, theirs)
+        )
+        if arrived := self._arrivals.take(asks | self.datagrams.counted, now.monotonic_seconds, clients):
             self._on_asked(arrived, now.at)
         self._moved += sum(grown.get(each.cookie, 0) for each in theirs)
         counted = {_HOST: self._moved} | self._used_by(containers, now.monotonic_seconds)

@@ -185,6 +185,14 @@ def test_who_asks_as_the_agent_begins_has_perhaps_asked_for_days() -> None:
     assert arrived((0.0, {share}), (60.0, {share}), (120.0, {share})) == []
 
 
+def test_who_stays_connected_does_not_come_when_it_asks_for_more_than_usual() -> None:
+    """A Prometheus is connected for weeks, and what it reads stands out now and then."""
+    page = Ask(peer=b"\x0a\0\0\x07", port=9100)
+    arrivals = Arrivals()
+    looks = [(0.0, set()), (60.0, set()), (70_000.0, {page}), (70_100.0, {page})]
+    assert [arrivals.take(asks, at, {page}) for at, asks in looks] == [frozenset()] * 4
+
+
 def test_a_scanner_asks_many_ports_and_needs_none() -> None:
     """It comes each night at the same hour, on every port that is open."""
     scanned = {Ask(peer=b"\x0a\0\0\x63", port=port) for port in (22, 80, 445, 5432)}
