@@ -46,7 +46,7 @@ _GPUS = f"sum({led('fleet_running_gpus', IN_POOL)})"
 
 
 def _gpus(activity: str) -> str:
-    """How many GPUs are on machines that do that; 0 where machines run and none does."""
+    """How many GPUs do that; 0 where machines run and none does."""
     return f"sum({led('fleet_running_gpus', IN_POOL, of('activity', activity))}) or {_GPUS} * 0"
 
 
@@ -77,25 +77,25 @@ _AT_A_GLANCE = Row(
             "none",
             width=2,
         ),
-        stat("GPUs on", "GPUs of machines that run.", _GPUS, "none", width=2),
+        stat("GPUs on", "GPUs of running machines that count (`cost.scope`).", _GPUS, "none", width=2),
         stat(
             "Busy GPUs",
-            "GPUs of machines at work: a GPU computes, or somebody is at work on the host.",
+            "GPUs that compute.",
             _gpus("busy"),
             "none",
             limits=fixed(COLOURS["busy"]),
         ),
         stat(
             "Wasted GPUs",
-            "GPUs of machines that run and are of no use: idle, occupied (somebody's process is alive and does "
-            "nothing), parked (memory held, nothing computed) or stalled (100 % busy at idle power: a deadlock).",
-            _gpus("idle|occupied|parked|stalled"),
+            "GPUs that are seen and of no use: idle, occupied (somebody's process is alive and does nothing), parked "
+            "(memory held, nothing computed), stalled (100 % busy at idle power: a deadlock) or down.",
+            f"sum({led('fleet_running_gpus', IN_POOL, WASTED)}) or {_GPUS} * 0",
             "none",
             limits=fixed(COLOURS["idle"]),
         ),
         stat(
             "Unknown GPUs",
-            "GPUs of machines of which nobody knows what they do: a silent agent, a GPU that cannot be read. They are "
+            "GPUs of which nobody knows what they do: a silent agent, a GPU that cannot be read. Their machines are "
             "never stopped.",
             _gpus("unknown"),
             "none",
@@ -104,7 +104,7 @@ _AT_A_GLANCE = Row(
         ),
         stat(
             "Wasted per hour",
-            "What the wasted machines cost now, where their price is known.",
+            "What the wasted GPUs cost now, where their price is known: each has its share of its machine's price.",
             f"{_WASTED} or {_SPENT} * 0",
             MONEY,
             limits=steps((None, GREEN), (0.01, ORANGE)),
@@ -145,7 +145,7 @@ _OVER_TIME = Row(
     panels=[
         series(
             "GPUs by activity",
-            "GPUs of running machines by what their machine does. What is blue is of use.",
+            "GPUs of running machines that count, by what they do. What is blue is of use.",
             [Query(expr=f"sum by (activity) ({led('fleet_running_gpus', IN_POOL)})", legend="{{activity}}")],
             "none",
             stacked=True,
@@ -155,7 +155,7 @@ _OVER_TIME = Row(
         ),
         series(
             "Cost per hour by activity",
-            "What running machines with a known price cost, by what they do.",
+            "What running machines with a known price cost, by what their GPUs do.",
             [Query(expr=f"sum by (activity) ({led('fleet_usd_per_hour', IN_POOL)})", legend="{{activity}}")],
             MONEY,
             stacked=True,
@@ -164,7 +164,7 @@ _OVER_TIME = Row(
         ),
         bars(
             "Waste by pool",
-            "Part of each pool's GPUs that is wasted now: on machines that are idle, occupied, parked or stalled.",
+            "Part of each pool's GPUs that is wasted now: idle, occupied, parked, stalled or down.",
             Query(
                 expr=f"(sum by (pool) ({led('fleet_running_gpus', IN_POOL, WASTED)})"
                 f" or sum by (pool) ({led('fleet_running_gpus', IN_POOL)}) * 0)"

@@ -11,7 +11,7 @@ AGENTS = 'job=~"$agents", cluster=~"$cluster"'
 HERE = 'job="$agent_job", cluster=~"$cluster", instance="$instance"'
 IN_POOL = 'pool=~"$pool"'
 LEADS = f"and on (cluster, fleet, job, instance) gpuwatch_controller_leader{{{CONTROLLERS}}} == 1"
-WASTED = 'activity=~"idle|occupied|parked|stalled"'
+WASTED = 'activity=~"idle|occupied|parked|stalled|down"'
 ANY_GPU = 'gpu=~"$gpu|"'
 
 

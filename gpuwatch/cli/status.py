@@ -12,7 +12,6 @@ from gpuwatch.cli.render import silences
 from gpuwatch.controller.context import Round
 from gpuwatch.controller.node_row import NodeRow, NodesPage, nodes_page
 from gpuwatch.controller.observe.agent_errors import kind_of
-from gpuwatch.controller.web.fleet_view import NOT_USED
 from gpuwatch.guard import Rulebook
 from gpuwatch.model.activity import State, legend
 from gpuwatch.model.currency import display_currency
@@ -21,6 +20,7 @@ from gpuwatch.model.duration import format_duration, format_time
 from gpuwatch.model.money import bare_usd, format_usd, price_note
 from gpuwatch.model.readable import how_many, legible
 from gpuwatch.model.verbs import PREPARATIONS
+from gpuwatch.money.accounting.useful_time import OF_NO_USE
 from gpuwatch.runtime.columns import Column, laid_out, wrap_words
 
 _ORDER: dict[State | None, int] = {state: rank for rank, state in enumerate(State)}
@@ -164,11 +164,13 @@ def totals(page: NodesPage) -> str:
             f"{format_usd(_sum(running))}/h"
         )
     ]
-    wasted = [(state, [row for row in running if row.activity is state]) for state in State if state in NOT_USED]
-    each = ", ".join(f"{state.value} {format_usd(_sum(found))}" for state, found in wasted if _sum(found))
-    total = sum((_sum(found) for _, found in wasted), Decimal(0))
+    by_use = {
+        use: sum((row.usd_per_hour_of_no_use.get(use, Decimal(0)) for row in running), Decimal(0)) for use in OF_NO_USE
+    }
+    each = ", ".join(f"{use} {format_usd(usd)}" for use, usd in by_use.items() if usd)
     known = any(row.activity is not State.UNKNOWN for row in running) or not running
-    parts.append(f"wasted now: {format_usd(total) + '/h' if known else 'not known'}" + (f" ({each})" if each else ""))
+    total = format_usd(sum(by_use.values())) + "/h" if known else "not known"
+    parts.append(f"wasted now: {total}" + (f" ({each})" if each else ""))
     unpriced = sum(row.usd_per_hour is None for row in running)
     if unpriced:
         parts.append(f"the price of {unpriced} is not known")

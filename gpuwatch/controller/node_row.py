@@ -1,7 +1,7 @@
 """One node of a round as people see it: the row of `gpuwatch status`, of the page, of the API and of the demo."""
 
-from collections.abc import Sequence
-from dataclasses import dataclass, replace
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass, field, replace
 from datetime import date, datetime
 from decimal import Decimal
 from typing import Self
@@ -18,7 +18,9 @@ from gpuwatch.model.fleet import GpuVerdict, Node, NodeState
 from gpuwatch.model.health import Health
 from gpuwatch.model.orders import ITSELF
 from gpuwatch.model.sight import Silence
+from gpuwatch.model.usage import milliseconds
 from gpuwatch.money.accounting.scope import uncounted_nodes
+from gpuwatch.money.accounting.useful_time import OF_NO_USE, gpu_uses, usd_by_use
 from gpuwatch.policies.idle_timeout.answers import regret_sentences
 
 
@@ -58,7 +60,8 @@ class NodeRow:
     if the pool requires none, or there is no notice to approve yet. `stopped` is null unless the node is stopped.
     `cloud` is the cloud's name in the settings; null where they name none. `price_as_of` and `price_source` are the day
     and the source of `usd_per_hour`, which is in no sum of a `foreign` node: it is not enrolled, and `cost.scope` is
-    `fleet`.
+    `fleet`. `usd_per_hour_of_no_use` is what of it is for GPUs seen and of no use, by what they do: the waste that the
+    ledger books.
     """
 
     id: str
@@ -88,6 +91,7 @@ class NodeRow:
     price_source: str | None = None
     unreached: str | None = None
     foreign: bool = False
+    usd_per_hour_of_no_use: Mapping[str, Decimal] = field(default_factory=dict)
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -210,7 +214,13 @@ def _row(node: Node, step: Step, refusals: Sequence[Answer], outlook: Outlook, l
         approval=required_approval(node, seen.ledger, rules),
         stopped=_stop_row(node, seen.ledger),
         unreached=late,
+        usd_per_hour_of_no_use={} if price is None or not running else _of_no_use(price.usd_per_hour, node, seen.now),
     )
+
+
+def _of_no_use(usd: Decimal, node: Node, now: datetime) -> dict[str, Decimal]:
+    by_use = usd_by_use(usd, gpu_uses(node, milliseconds(now)))
+    return {use: by_use[use] for use in OF_NO_USE if use in by_use}
 
 
 def _stop_row(node: Node, ledger: LedgerView) -> StopRow | None:

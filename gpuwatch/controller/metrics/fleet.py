@@ -1,16 +1,17 @@
 """Metrics of the fleet as the last round saw it: machines, their use and their price."""
 
-from collections.abc import Callable, Iterator
+from collections import Counter
+from collections.abc import Callable, Iterator, Mapping
 from datetime import datetime
 from decimal import Decimal
 
 from gpuwatch.controller.metrics.state import ROUND, MetricsState, Series, Value, gauge, info
 from gpuwatch.model.activity import State
 from gpuwatch.model.fleet import Node, NodeState
-from gpuwatch.model.usage import USES, WASTED, milliseconds
+from gpuwatch.model.usage import milliseconds
 from gpuwatch.money.accounting.savings import LONGEST_MS
 from gpuwatch.money.accounting.scope import counted_nodes, uncounted_nodes
-from gpuwatch.money.accounting.useful_time import mark_of
+from gpuwatch.money.accounting.useful_time import OF_NO_USE, usd_by_use
 from gpuwatch.money.blocked.blocked import HOURS_A_DAY, Money
 
 _OFF = (NodeState.STOPPING, NodeState.STOPPED)
@@ -73,27 +74,35 @@ def _prices(state: MetricsState) -> Iterator[Value]:
             yield (node.id,), float(price.usd_per_hour)
 
 
-def _wasted_values(state: MetricsState) -> Iterator[Value]:
-    """What of each machine's price is for GPUs seen and of no use, by the same rule as in the ledger."""
+def _priced_uses(state: MetricsState) -> Iterator[tuple[Node, Mapping[str, Decimal]]]:
+    """The price of each machine that counts, by what its GPUs do."""
     seen = state.observation
-    for node in () if seen is None else counted_nodes(seen.fleet):
-        price = None if seen is None or node.state is not NodeState.RUNNING else seen.price(node)
-        if price is not None and seen is not None:
-            mark = mark_of(node, milliseconds(seen.now), 0)
-            places = mark.gpus or (mark.node,)
-            wasted = sum(USES[place] in WASTED for place in places)
-            if wasted:
-                yield (node.id,), float(price.usd_per_hour) * wasted / len(places)
+    for node, uses in state.uses:
+        price = None if seen is None else seen.price(node)
+        if price is not None:
+            yield node, usd_by_use(price.usd_per_hour, uses)
+
+
+def _wasted_values(state: MetricsState) -> Iterator[Value]:
+    for node, by_use in _priced_uses(state):
+        wasted = sum(usd for use, usd in by_use.items() if use in OF_NO_USE)
+        if wasted:
+            yield (node.id,), float(wasted)
 
 
 def _spending(state: MetricsState) -> Iterator[Value]:
-    """By pool and activity."""
-    seen, sums = state.observation, dict[tuple[str, ...], Decimal]()
-    for node in () if seen is None else counted_nodes(seen.fleet):
-        key, price = _by_activity(node), None if seen is None else seen.price(node)
-        if key is not None and price is not None:
-            sums[key] = sums.get(key, Decimal(0)) + price.usd_per_hour
+    sums: dict[tuple[str, ...], Decimal] = {}
+    for node, by_use in _priced_uses(state):
+        for use, usd in by_use.items():
+            sums[node.pool, use] = sums.get((node.pool, use), Decimal(0)) + usd
     yield from ((key, float(usd)) for key, usd in sorted(sums.items()))
+
+
+def _running_gpus(state: MetricsState) -> Iterator[Value]:
+    counts: Counter[tuple[str, ...]] = Counter()
+    for node, uses in state.uses:
+        counts.update((node.pool, use) for use in uses[: node.known_gpus])
+    yield from ((key, float(count)) for key, count in sorted(counts.items()))
 
 
 def _foreign_values(state: MetricsState) -> Iterator[Value]:
@@ -182,12 +191,16 @@ FAMILIES = (
     gauge(
         "fleet_running_gpus",
         ("pool", "activity"),
-        "GPUs of running machines by the machine's activity.",
+        "GPUs of running machines that count (`cost.scope`), by what each does, as it is billed.",
         ROUND,
-        _sum_nodes(_by_activity, lambda node: float(node.known_gpus)),
+        _running_gpus,
     ),
     gauge(
-        "fleet_usd_per_hour", ("pool", "activity"), "What running machines with a known price cost.", ROUND, _spending
+        "fleet_usd_per_hour",
+        ("pool", "activity"),
+        "What running machines with a known price cost, by what their GPUs do.",
+        ROUND,
+        _spending,
     ),
     gauge(
         "fleet_foreign_usd_per_hour",

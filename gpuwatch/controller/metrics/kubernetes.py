@@ -78,12 +78,12 @@ def _pods(state: MetricsState) -> Iterator[Value]:
     yield from sorted(counts.items())
 
 
-def _unused_series(value: Callable[[PodUse], float | None]) -> Series:
-    """One series for each pod that is reported."""
+def _unused_series(value: Callable[[PodUse], float | None], *, money: bool = False) -> Series:
+    """One series for each pod that is reported; of money, where its machine counts."""
 
     def series(state: MetricsState) -> Iterator[Value]:
         for each in () if state.observation is None else pod_use.unused_pods(state.observation):
-            number = value(each)
+            number = None if money and each.node.id in state.uncounted else value(each)
             if number is not None:
                 workload = each.pod.workload
                 labels = (_cluster(each), each.node.pool, each.node.id, each.pod.namespace, each.pod.name)
@@ -96,7 +96,7 @@ def _spending(state: MetricsState) -> Iterator[Value]:
     """What requested GPUs cost now, by namespace and by what is done with them."""
     sums: dict[tuple[str, ...], Decimal] = {}
     for each in _uses(state):
-        if each.usd_per_hour is not None:
+        if each.usd_per_hour is not None and each.node.id not in state.uncounted:
             key = (_cluster(each), each.node.pool, each.pod.namespace, each.state.value)
             sums[key] = sums.get(key, Decimal(0)) + each.usd_per_hour
     yield from ((key, float(usd)) for key, usd in sorted(sums.items()))
@@ -262,7 +262,7 @@ FAMILIES = (
         _POD,
         "What such a pod's GPUs cost.",
         ROUND,
-        _unused_series(lambda each: None if each.usd_per_hour is None else float(each.usd_per_hour)),
+        _unused_series(lambda each: None if each.usd_per_hour is None else float(each.usd_per_hour), money=True),
     ),
     gauge(
         "kube_noticed_workloads",

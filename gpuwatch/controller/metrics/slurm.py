@@ -47,12 +47,12 @@ def _held_values(state: MetricsState) -> Iterator[Value]:
     yield from sorted((key, float(count)) for key, count in found.items())
 
 
-def _unused_series(value: Callable[[JobUse], float | None]) -> Series:
-    """One series for each job on each node."""
+def _unused_series(value: Callable[[JobUse], float | None], *, money: bool = False) -> Series:
+    """One series for each job on each node; of money, where the node counts."""
 
     def series(state: MetricsState) -> Iterator[Value]:
         for each in () if state.observation is None else job_use.unused_jobs(state.observation):
-            number = value(each)
+            number = None if money and each.node.id in state.uncounted else value(each)
             if number is not None:
                 yield (each.node.pool, each.node.id, each.job.user, each.job.id), number
 
@@ -94,6 +94,6 @@ FAMILIES = (
         _JOB,
         "What they cost.",
         ROUND,
-        _unused_series(lambda each: None if each.usd_per_hour is None else float(each.usd_per_hour)),
+        _unused_series(lambda each: None if each.usd_per_hour is None else float(each.usd_per_hour), money=True),
     ),
 )

@@ -8,6 +8,10 @@ from gpuwatch.controller.context import Round
 from gpuwatch.controller.timings import Timings
 from gpuwatch.guard import Rulebook
 from gpuwatch.model.decision import Observation
+from gpuwatch.model.fleet import Node, NodeState
+from gpuwatch.model.usage import milliseconds
+from gpuwatch.money.accounting.scope import counted_nodes, uncounted_nodes
+from gpuwatch.money.accounting.useful_time import gpu_uses
 from gpuwatch.money.blocked.blocked import Blocked, blocked_money
 from gpuwatch.runtime.clock import Clock
 from gpuwatch.runtime.metrics.exposition import Labels, Sample
@@ -41,6 +45,7 @@ class MetricsState:
     habits: Mapping[str, int] = field(default_factory=dict)  # for how long (ms) a stop of today saves, by pool
     counts: dict[str, dict[tuple[str, ...], float]] = field(default_factory=dict)
     _blocked: tuple[Round, Blocked] | None = None
+    _uses: tuple[Round, Sequence[tuple[Node, tuple[str, ...]]]] | None = None
 
     def count(self, name: str, labels: Iterable[str], by: float = 1) -> None:
         """Add to a counter."""
@@ -56,6 +61,23 @@ class MetricsState:
         if self._blocked is None or self._blocked[0] is not last:
             self._blocked = last, blocked_money(last.observation, last.decisions, last.reviews, self.rules)
         return self._blocked[1]
+
+    @property
+    def uses(self) -> Sequence[tuple[Node, tuple[str, ...]]]:
+        """Running machines that are in sums, with what each of their GPUs does; made once for each round."""
+        last = self.last
+        if last is None:
+            return ()
+        if self._uses is None or self._uses[0] is not last:
+            now, nodes = milliseconds(last.observation.now), counted_nodes(last.observation.fleet)
+            running = [(node, gpu_uses(node, now)) for node in nodes if node.state is NodeState.RUNNING]
+            self._uses = last, running
+        return self._uses[1]
+
+    @property
+    def uncounted(self) -> frozenset[str]:
+        """Machines that are in no sum of money."""
+        return frozenset() if self.last is None else uncounted_nodes(self.last.observation.fleet)
 
     @property
     def observation(self) -> Observation | None:

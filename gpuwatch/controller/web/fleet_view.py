@@ -21,7 +21,6 @@ from gpuwatch.model.orders import ITSELF, Pause
 from gpuwatch.model.sight import Silence
 from gpuwatch.policies.idle_settings import wait_words
 
-NOT_USED = frozenset({State.IDLE, State.OCCUPIED, State.PARKED, State.STALLED})
 _MAX_ACTIONS = 100
 
 
@@ -157,7 +156,7 @@ def totals(done: Round, nodes: Iterable[NodeRow]) -> Totals:
         gpus=sum(by_activity.values()),
         gpus_by_activity={name: by_activity[name] for name in (*(state.value for state in State), OFF)},
         usd_per_hour=_sum(running),
-        usd_per_hour_not_used=_sum(row for row in running if row.activity in NOT_USED),
+        usd_per_hour_not_used=sum((usd for row in running for usd in row.usd_per_hour_of_no_use.values()), Decimal(0)),
         unpriced=sum(row.usd_per_hour is None for row in running),
         foreign=len(foreign),
         usd_per_hour_foreign=_sum(foreign),

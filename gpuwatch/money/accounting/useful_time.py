@@ -8,8 +8,10 @@ Rules, all of them:
 3. Where all GPUs of a node are unknown and the node is not, the GPUs count as the node does.
 """
 
-from collections.abc import Iterator, Mapping
+from collections import Counter
+from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass
+from decimal import Decimal
 from enum import StrEnum
 
 from gpuwatch.model.activity import Activity, State, Tally
@@ -28,6 +30,9 @@ _USE_OF = {
 }
 _INDEX = {state: USES.index(use) for state, use in _USE_OF.items()}
 _PLACE = {state.value: USES.index(use) for state, use in _USE_OF.items()} | {"down": USES.index(Use.DOWN)}
+_IDLE, _SHOWN = USES.index(Use.IDLE), tuple(State.BUSY.value if use is Use.USEFUL else use.value for use in USES)
+# What GPUs do that are seen and of no use, by the names of `gpu_uses`, in the order in which people read them.
+OF_NO_USE = (State.PARKED.value, State.STALLED.value, State.OCCUPIED.value, State.IDLE.value, Use.DOWN.value)
 _USEFUL, UNKNOWN, SILENT, _DOWN = (USES.index(use) for use in (Use.USEFUL, Use.UNKNOWN, Use.SILENT, Use.DOWN))
 _SLACK_MS = 5_000  # by which two hosts may differ on when something was
 _SLACK_RATIO = 0.01  # the same, as a part of a stretch of time
@@ -245,6 +250,21 @@ def mark_of(node: Node, now: int, terms: int) -> Mark:
         places = [whole] * node.known_gpus
     places += [UNKNOWN] * (node.known_gpus - len(places))
     return Mark(until=now, was=was, terms=terms, node=whole, gpus=tuple(places), tally=verdict.tally)
+
+
+def gpu_uses(node: Node, now: int) -> tuple[str, ...]:
+    """What each GPU of a machine does now, as it is billed: the name of its state, or `down` (`OF_NO_USE` is waste).
+
+    Where the number of GPUs is not known, one counts, and does what the machine does.
+    """
+    mark = mark_of(node, now, 0)
+    idle = State.OCCUPIED if node.activity.state is State.OCCUPIED else State.IDLE
+    return tuple(idle.value if place == _IDLE else _SHOWN[place] for place in mark.gpus or (mark.node,))
+
+
+def usd_by_use(usd: Decimal, uses: Sequence[str]) -> dict[str, Decimal]:
+    """A machine's price by what its GPUs do."""
+    return {use: usd * count / len(uses) for use, count in Counter(uses).items()}
 
 
 def _gpu_place(gpu: GpuVerdict) -> int:

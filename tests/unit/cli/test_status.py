@@ -108,7 +108,9 @@ def test_the_totals_add_up() -> None:
         f"wasted now: ${3 * usd:.2f}/h (parked ${usd:.2f}, idle ${2 * usd:.2f}); "
         f"not ours, in no sum: 1 node, ${usd:.2f}/h."
     )
-    unpriced = replace(PAGE, nodes=tuple(replace(row, usd_per_hour=None) for row in PAGE.nodes[:2]))
+    unpriced = replace(
+        PAGE, nodes=tuple(replace(row, usd_per_hour=None, usd_per_hour_of_no_use={}) for row in PAGE.nodes[:2])
+    )
     assert status.totals(unpriced) == (
         "2 nodes, 2 running with 2 GPUs, $0.00/h; wasted now: $0.00/h; the price of 2 is not known."
     )

@@ -88,8 +88,9 @@ def test_before_the_first_round_nothing_is_told_of_the_fleet() -> None:
 def test_a_round_tells_machines_by_state_use_and_price() -> None:
     """Two running, of which one is idle, and one stopped; a price that is not known has no series."""
     desk = Desk()
-    desk.fleet.put(a_node("i-1", State.IDLE, gpu_count=4))
-    desk.fleet.put(a_node("i-2", State.BUSY, 60.0, gpu_count=8))
+    for name, state, held, count in (("i-1", State.IDLE, 3600.0, 4), ("i-2", State.BUSY, 60.0, 8)):
+        seen = NodeReport(verdict=a_verdict(name, state, held, gpus=count))
+        desk.fleet.put(a_node(name, gpu_count=count, signal=seen))
     desk.fleet.put(replace(a_node("i-3"), state=NodeState.STOPPED))
     result = a_telling(desk)
     result.round(step(desk.parts), 0.25)
@@ -130,6 +131,10 @@ def test_waste_is_of_the_gpus_and_not_of_the_machine() -> None:
     result.round(step(desk.parts), 0.1)
 
     assert one(result, "fleet_node_wasted_usd_per_hour", node="i-1") == 14
+    assert one(result, "fleet_usd_per_hour", pool="default", activity="idle") == 14
+    assert one(result, "fleet_usd_per_hour", pool="default", activity="busy") == 2 + 16
+    assert one(result, "fleet_running_gpus", pool="default", activity="idle") == 7
+    assert one(result, "fleet_running_gpus", pool="default", activity="busy") == 2
     assert one(result, "fleet_node_wasted_usd_per_hour", node="i-2") is None
     assert one(result, "fleet_node_wasted_usd_per_hour", node="i-3") is None
 

@@ -31,10 +31,10 @@ TERMS = Terms(
 Samples = dict[tuple[str, ...], float]
 
 
-def told(view: ClusterView | None) -> Samples:
+def told(view: ClusterView | None, *, enrolled: bool = True) -> Samples:
     """Every `gpuwatch_kube_*` sample of a fleet of one idle machine: its name and its labels' values."""
     desk = Desk(prices={"g6.xlarge": a_price("8")})
-    desk.fleet.put(replace(a_node("i-1"), name="one"))
+    desk.fleet.put(replace(a_node("i-1"), name="one", enrolled=enrolled))
     metrics = ControllerMetrics("enforce", "ml", desk.clock)
     metrics.round(step(replace(desk.parts, cluster=None if view is None else Shown(view))), 0.1)
     page = metrics.page().body.decode()
@@ -80,6 +80,14 @@ def test_requested_and_used_gpus_stand_side_by_side() -> None:
         ("unused_pod_seconds", "idle", "Deployment", "k", "team", "i-1", "ann", "rests", "default", "serve"): 7200.0,
         ("unused_pod_usd_per_hour", "idle", "Deployment", "k", "team", "i-1", "ann", "rests", "default", "serve"): 4.0,
     }
+
+
+def test_the_money_of_a_machine_that_is_not_ours_has_no_series() -> None:
+    """Its pods are seen; what they cost is in no sum (`cost.scope`)."""
+    found = told(VIEW, enrolled=False)
+
+    assert any(name == "unused_pod_seconds" for name, *_ in found)
+    assert not [name for name, *_ in found if "usd" in name]
 
 
 def test_a_cluster_in_trouble_is_down_and_its_pods_are_unknown() -> None:

@@ -54,6 +54,18 @@ def test_jobs_that_hold_gpus_in_vain_are_told_with_user_machine_and_cost() -> No
     assert samples["drained_nodes", "gpuwatch", "default"] == 0
 
 
+def test_what_a_job_costs_on_a_machine_that_is_not_ours_has_no_series() -> None:
+    """Its GPUs are seen; their money is in no sum (`cost.scope`)."""
+    desk = a_slurm_desk(prices={"g6.xlarge": a_price("8")})
+    desk.fleet.put(replace(a_node("i-2"), name="gpu-2", enrolled=False))
+    desk.fleet.show("i-2", State.IDLE, 7200.0)
+    desk.slurm.held = {"gpu-2": (ANN,)}
+    samples = told(desk)
+
+    assert samples["unused_gpus", "i-2", "default", "7", "ann"] == 1
+    assert not [name for name, *_ in samples if "usd" in name]
+
+
 def test_a_drain_of_our_own_is_counted_apart() -> None:
     """In the round after it."""
     desk = a_slurm_desk()

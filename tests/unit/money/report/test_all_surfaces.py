@@ -11,16 +11,18 @@ from zoneinfo import ZoneInfo
 import pytest
 
 from dashboards.source import cost as board
+from dashboards.source.queries import WASTED
 from gpuwatch.cli import status
 from gpuwatch.controller.metrics import ControllerMetrics
 from gpuwatch.controller.node_row import nodes_page
 from gpuwatch.model.activity import State
-from gpuwatch.model.fleet import NodeReport
+from gpuwatch.model.fleet import NodeReport, NodeVerdict
 from gpuwatch.model.money import Price
 from gpuwatch.money.accounting.scope import count_in
 from gpuwatch.money.accounting.settings import CostSettings, EnergySettings
 from gpuwatch.money.accounting.store import SpendBook
 from gpuwatch.money.accounting.totals import Row
+from gpuwatch.money.accounting.useful_time import OF_NO_USE
 from gpuwatch.money.report.cost import as_text, cost_document, cost_report
 from gpuwatch.money.report.document import report_document
 from gpuwatch.money.report.gather import gather_report
@@ -28,24 +30,28 @@ from gpuwatch.money.report.period import period_of
 from gpuwatch.money.report.sections import figures
 from gpuwatch.notify.reports import ReportContent
 from gpuwatch.notify.transports.file import FORMATS
-from tests.support.builders.fleet import NOW, Desk, a_node
+from tests.support.builders.fleet import NOW, Desk, a_node, a_verdict
 from tests.support.builders.served_page import PRICE, Site, a_site
 
 _USD = re.compile(r"\$([0-9,]+\.[0-9]{2})")
+WASTED_NOW = WASTED.replace('=~"', '="(').removesuffix('"') + ')"'  # the board's matcher as an expression
 ODD = Price(usd_per_hour=Decimal("21.957642"), source="test", as_of=NOW.date())
 
 
 @pytest.fixture(scope="module")
 def site() -> Iterator[Site]:
-    """Two hours of a busy, an idle and a parked machine, one without an agent, one without a price, and three others.
+    """Two hours of machines: busy, idle, parked, busy on one GPU of eight, without an agent, without a price.
 
-    These are not ours: another fleet's, one that nobody enrolled, and one of them without a price.
+    Three others are not ours: another fleet's, one that nobody enrolled, and one of them without a price.
     """
     desk = Desk(prices={"g6.xlarge": PRICE, "p4d.24xlarge": ODD})
     desk.fleet.put(a_node("i-busy", State.BUSY, 60.0, owner="ann", instance_type="p4d.24xlarge"))
     desk.fleet.put(a_node("i-idle", held=60.0, pool="training", protected="its owner wants it"))
     desk.fleet.put(a_node("i-parked", State.PARKED, 60.0, owner="ann"))
     desk.fleet.put(replace(a_node("i-silent", instance_type="p4d.24xlarge"), signal=NodeReport()))
+    desk.fleet.put(
+        a_node("i-shared", gpu_count=8, instance_type="p4d.24xlarge", signal=NodeReport(verdict=one_of_eight()))
+    )
     desk.fleet.put(a_node("i-odd", State.BUSY, 60.0, instance_type="unheard.of"))
     desk.fleet.put(a_node("i-vision", enrolled=False, instance_type="p4d.24xlarge", tags={"gpuwatch:fleet": "vision"}))
     desk.fleet.put(a_node("i-stray", State.PARKED, 60.0, enrolled=False, pool="strays", owner="zoe"))
@@ -54,6 +60,12 @@ def site() -> Iterator[Site]:
         for _ in range(121):
             site.round()
         yield site
+
+
+def one_of_eight() -> NodeVerdict:
+    """A machine of which one GPU works and seven do nothing."""
+    verdict = a_verdict("i-shared", State.BUSY, 60.0, gpus=8)
+    return replace(verdict, gpus=(*verdict.gpus[:1], *a_verdict("i-shared", State.IDLE, 60.0, gpus=8).gpus[1:]))
 
 
 def cents(usd: Fraction) -> Decimal:
@@ -102,9 +114,9 @@ def test_every_surface_tells_the_same_cents(site: Site) -> None:
     for row in others:
         by_hand["usd_foreign"] += Fraction(row.terms.usd_per_hour or 0) * sum(row.amounts[:7]) / 3_600_000
     for row in priced:
-        _useful, idle, parked, stalled, down, unknown, silent = row.amounts[:7]
-        rate = Fraction(row.terms.usd_per_hour or 0) / 3_600_000
-        by_hand["usd"] += rate * sum(row.amounts[:7])
+        _useful, idle, parked, stalled, down, unknown, silent = row.amounts[7:14]
+        rate = Fraction(row.terms.usd_per_hour or 0) / 3_600_000 / row.terms.gpus
+        by_hand["usd"] += rate * row.terms.gpus * sum(row.amounts[:7])
         by_hand["usd_wasted"] += rate * (idle + parked + stalled + down)
         by_hand["usd_unproven"] += rate * (unknown + silent)
     expected = {name: cents(usd) for name, usd in by_hand.items()}
@@ -184,14 +196,23 @@ def test_the_page_and_the_table_of_now_leave_out_what_is_not_ours(site: Site) ->
     metrics = ControllerMetrics("enforce", "test", site.desk.clock, rules=site.desk.rulebook)
     metrics.round(done, 1.0)
     scrape = metrics.page().body.decode()
-    ours, others = 2 * ODD.usd_per_hour + 2 * PRICE.usd_per_hour, ODD.usd_per_hour + PRICE.usd_per_hour
+    ours, others = 3 * ODD.usd_per_hour + 2 * PRICE.usd_per_hour, ODD.usd_per_hour + PRICE.usd_per_hour
+    wasted = 2 * PRICE.usd_per_hour + ODD.usd_per_hour * 7 / 8
 
     assert Decimal(totals["usd_per_hour"]) == ours
-    assert Decimal(totals["usd_per_hour_not_used"]) == 2 * PRICE.usd_per_hour
+    assert Decimal(totals["usd_per_hour_not_used"]) == wasted
     assert (totals["foreign"], totals["foreign_unpriced"]) == (3, 1)
     assert Decimal(totals["usd_per_hour_foreign"]) == others
     words = status.totals(page)
     assert f"${ours:,.2f}/h" in words
+    assert f"wasted now: ${wasted:,.2f}/h" in words
+    gpus = re.findall(r'^gpuwatch_fleet_running_gpus\{.*?activity="(\w+)".*?\} ([0-9.]+)$', scrape, re.MULTILINE)
+    assert sum(float(count) for _, count in gpus) == 13
+    assert sum(float(count) for activity, count in gpus if activity in OF_NO_USE) == 9
+    for name in ("node_wasted_usd_per_hour", "usd_per_hour"):
+        found = re.findall(rf"^gpuwatch_fleet_{name}(\{{.*?\}}) ([0-9.]+)$", scrape, re.MULTILINE)
+        told = [float(usd) for labels, usd in found if name != "usd_per_hour" or re.search(WASTED_NOW, labels)]
+        assert sum(told) == pytest.approx(float(wasted))
     assert f"not ours, in no sum: 3 nodes, ${others:,.2f}/h, the price of 1 is not known" in words
     found = re.findall(r"^gpuwatch_fleet_(foreign_)?usd_per_hour\{.*?\} ([0-9.]+)$", scrape, re.MULTILINE)
     assert sum(float(usd) for foreign, usd in found if not foreign) == pytest.approx(float(ours))
@@ -207,6 +228,6 @@ def test_the_headline_has_proven_waste_first_and_what_nobody_knows_apart(site: S
 
     assert re.search(r"\(.*%\) was proven waste, and nobody knows the use of another \$43\.\d\d\.", words)
     assert words.startswith("GPU report")
-    assert "5 machines cost" in words
+    assert "6 machines cost" in words
     assert "machine-hours of 1 machine have no known price (unheard.of in us-east-1): they are in no sum" in words
     assert "zoe" not in words
