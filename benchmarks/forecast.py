@@ -27,7 +27,7 @@ from pathlib import Path
 from statistics import fmean, geometric_mean, median
 
 from benchmarks.figures import Figure, put, table
-from gpuwatch.money.advice.commitments import Terms, cheapest, plan, steady_plan
+from gpuwatch.money.advice.commitment_plan import Terms, cheapest, plan, steady_plan
 from gpuwatch.money.forecast.evaluation import bound_means, past
 from gpuwatch.money.forecast.forecast import forecast
 from gpuwatch.money.forecast.methods import CANDIDATES, METHODS

@@ -61,7 +61,7 @@ def commitments(
     **terms: Any,  # noqa: ANN401  as click gives them; Terms has the types
 ) -> None:
     """Recommend what to reserve for 1 or 3 years and what to run on spot, from the GPUs or machines in use."""
-    from gpuwatch.money.advice.commitments import Terms
+    from gpuwatch.money.advice.commitment_plan import Terms
     from gpuwatch.money.advice.commitments import advise as advice_of
     from gpuwatch.money.advice.commitments_document import commitments_document
     from gpuwatch.money.forecast.csv import SeriesError

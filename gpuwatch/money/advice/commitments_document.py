@@ -3,7 +3,8 @@
 from dataclasses import dataclass
 from decimal import Decimal
 
-from gpuwatch.money.advice.commitments import Advice, Case, Part, Plan, Reserved, Tried
+from gpuwatch.money.advice.commitment_plan import Part, Plan
+from gpuwatch.money.advice.commitments import Advice, Case, Reserved, Tried
 from gpuwatch.runtime.json_document import fill_document
 
 

@@ -8,7 +8,8 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from gpuwatch.money.advice.commitments import Terms, advise, advised_plan, cheapest, plan, steady_plan
+from gpuwatch.money.advice.commitment_plan import Terms, advised_plan, cheapest, plan, steady_plan
+from gpuwatch.money.advice.commitments import advise
 
 CENTS = Decimal("0.03")  # rounding of the parts
 
@@ -219,7 +220,7 @@ def test_cheap_and_certain_spot_leaves_nothing_to_reserve() -> None:
 
 
 def test_sensitivity_changes_one_thing_at_a_time() -> None:
-    """Load, discounts, and where spot is used its availability; each with the plan kept and the plan made anew."""
+    """Load, discounts, list prices, and where spot is used its availability; each with the plan kept and the plan made anew."""
     names = [case.name for case in advise([3.0] * 672, Terms(price_per_hour=Decimal(1), tolerant=Decimal("0.5"))).cases]
     lower = advise([10.0] * 672, OFFER).cases[0]
 
@@ -228,6 +229,9 @@ def test_sensitivity_changes_one_thing_at_a_time() -> None:
         "load 20 % higher",
         "discounts 5 points smaller",
         "discounts 5 points larger",
+        "prices fall 10 % a year",
+        "prices fall 20 % a year",
+        "prices fall 40 % a year",
         "spot availability 20 points lower",
         "spot availability 20 points higher",
     ]
@@ -271,3 +275,28 @@ def test_terms_that_cannot_be_are_refused(key: str, value: str) -> None:
     """By name, with the value: 37 means 0.37."""
     with pytest.raises(ValueError, match=f"{key} is {value}"):
         Terms(**{"price_per_hour": Decimal(1), key: Decimal(value)})
+
+
+@given(st.sampled_from([Decimal("0.1"), Decimal("0.2"), Decimal("0.4")]), st.decimals(0, 1, places=2))
+def test_falling_prices_are_those_of_three_years_paid_day_by_day(fall: Decimal, discount: Decimal) -> None:
+    """On demand falls every day, one year when it is renewed, three years never."""
+    terms = Terms(price_per_hour=Decimal(10), one_year=discount, three_year=discount, fall=fall)
+    days = [10 * float(1 - fall) ** ((day + 0.5) / 365) for day in range(3 * 365)]
+    renewed = [10 * float(1 - fall) ** year * float(1 - discount) for year in range(3)]
+
+    assert float(terms.on_demand_price) == pytest.approx(fmean(days), rel=1e-5)
+    assert float(terms.one_year_price) == pytest.approx(fmean(renewed))
+    assert terms.three_year_price == 10 * (1 - discount)
+
+
+def test_a_three_year_term_that_falling_prices_make_a_loss_is_shown_as_one() -> None:
+    """Ten units in each hour, 50 % off for three years: at 40 % a year on demand costs as much, and a year less."""
+    advice = advise([10.0] * 672, Terms(price_per_hour=Decimal(1), three_year_load=Decimal(1)))
+    saved = {each.name: each.today_usd_per_year - each.advised_usd_per_year for each in advice.cases}
+    then = {each.name: each.replanned for each in advice.cases}
+
+    assert advice.advised.three_year_units == 10
+    assert saved["prices fall 10 % a year"] > saved["prices fall 20 % a year"] > saved["prices fall 40 % a year"] > 0
+    assert saved["prices fall 40 % a year"] < saved["prices fall 10 % a year"] / 20
+    assert then["prices fall 10 % a year"].three_year_units == 10
+    assert (then["prices fall 40 % a year"].three_year_units, then["prices fall 40 % a year"].one_year_units) == (0, 10)
