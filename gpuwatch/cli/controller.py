@@ -101,6 +101,8 @@ def assemble_parts(settings: Settings, *, read_only: bool) -> Iterator[LiveParts
     batches = {name: each.batch for name, each in settings.rulebook.pools.items() if each.batch.work}
     book = open_book(settings.prices, clouds=settings.named_clouds, clock=clock, background=not read_only)
     metering = settings.cost.metering(settings.interval, providers(settings.named_clouds))
+    zone = ZoneInfo(settings.cost.timezone)
+    budgets = Budgeting(ledger=ledger, budgets=settings.budgets, zone=zone, logs_crossings=not read_only)
     try:
         yield LiveParts(
             clock=clock,
@@ -118,12 +120,8 @@ def assemble_parts(settings: Settings, *, read_only: bool) -> Iterator[LiveParts
             meter=Meter(
                 ledger, replace(metering, in_hours=tuple((each.begins, each.ends) for each in batches.values()))
             ),
-            budgets=Budgeting(
-                ledger=ledger,
-                budgets=settings.budgets,
-                zone=ZoneInfo(settings.cost.timezone),
-                logs_crossings=not read_only,
-            ).states,
+            budgets=budgets.states,
+            with_billed=budgets.with_billed,
             batches=Batches(ledger, batches),
             prices=book.price,
             priced_singly=book.named_machines,
@@ -364,8 +362,7 @@ def _round(parts: ControllerContext, seen: Observers | None) -> tuple[Round | No
                 return None, False
             log.info("This controller waits: the leader is %s.", parts.ledger.leader() or "not known")
             return None, False
-        done = step(parts)
-        _meter(parts, done, seen)
+        done = _meter(parts, step(parts), seen)
         _compact(parts)
     except LeadLostError as error:
         log.warning("This controller is no longer the leader; the round ends: %s", error)
@@ -386,15 +383,18 @@ def _compact(parts: ControllerContext) -> None:
         log.exception("Old rounds could not be dropped; the next round does it.")
 
 
-def _meter(parts: ControllerContext, done: Round, seen: Observers | None) -> None:
-    """Record what was billed since the round before; after a failure the next round makes up for it."""
+def _meter(parts: ControllerContext, done: Round, seen: Observers | None) -> Round:
+    """Record what was billed, after a failure in the next round; what is shown of budgets has it already."""
     if parts.meter is None or done.trouble is not None:
-        return
+        return done
     try:
         billed = parts.meter(done.observation)
         if seen is not None:
             seen.metrics.count_billed(billed)
+        shown = parts.with_billed(done.observation.budgets, billed)
+        return replace(done, observation=replace(done.observation, budgets=shown))
     except LeadLostError:
         raise
     except Exception:
         log.exception("What was billed could not be recorded; the next round makes up for it.")
+    return done

@@ -158,6 +158,8 @@ class ControllerContext:
     priced_singly: Callable[[datetime], frozenset[str] | None] = lambda _now: None
     meter: Callable[[Observation], Iterable[Row]] | None = None  # None: what is billed is not written down
     budgets: Callable[[Observation], tuple[BudgetState, ...]] = lambda _: ()
+    # Budgets of this round with what it has billed itself, for who is shown the round.
+    with_billed: Callable[[tuple[BudgetState, ...], Iterable[Row]], tuple[BudgetState, ...]] = lambda found, _: found
     batches: Callable[[Observation], Mapping[str, BatchPast]] = lambda _: {}  # how far work with a deadline is
     # A simulation may know most steps from the round before (simulate/caches.py).
     idle_steps: StepsOf = each_step

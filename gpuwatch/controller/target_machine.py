@@ -34,6 +34,7 @@ from gpuwatch.model.decision import (
     Verb,
 )
 from gpuwatch.model.fleet import Node, NodeState
+from gpuwatch.model.money import SAVES, avoidable_usd
 from gpuwatch.model.promise import promise_of
 from gpuwatch.model.stops import NOT_PROVED, StopAnswer, before_in, why_not_ours, with_before
 from gpuwatch.model.undone import GROUP, SIZE, STARTED_AGAIN
@@ -67,7 +68,8 @@ class MachineTarget(Target):
 
         A later undoing of a removal shows by that, and that a start has begun.
 
-        What somebody undid before it, without any use in between, goes with it, and whether anybody could answer.
+        What somebody undid before it, without any use in between, goes with it, whether anybody could answer, and what
+        an hour of it saves.
         """
         step = review.step
         if step.verb is Verb.NOTICE:
@@ -81,6 +83,10 @@ class MachineTarget(Target):
             said[LAUNCHED_AT] = node.launched_at.isoformat()
         if step.verb is Verb.START:
             return said
+        price = observation.price(node)
+        saves = None if price is None else avoidable_usd(price.usd_per_hour, price.source)
+        if saves is not None and saves != self.owner_and_price(observation, step)[1]:
+            said[SAVES] = str(saves)
         if can_be_asked(node):
             said[ASKED] = "true"
         group = None if node.group is None else observation.fleet.group(node.group)

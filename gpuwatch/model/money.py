@@ -72,6 +72,8 @@ def price_note(sources: Iterable[str | None]) -> str | None:
     return " ".join(filter(None, (elsewhere_note(known), committed_note(known)))) or None
 
 
+# The argument of a removal by which it is kept what an hour of it saves, where that is not the price for limits.
+SAVES = "saves_usd_per_hour"
 EFFECTIVE = "effective rate of your bill"
 _COMMITTED = re.compile(rf"{EFFECTIVE}, [^;]*?([0-9]+(?:\.[0-9]+)?) % committed")
 

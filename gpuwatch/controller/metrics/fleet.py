@@ -8,6 +8,7 @@ from decimal import Decimal
 from gpuwatch.controller.metrics.state import ROUND, MetricsState, Series, Value, gauge, info
 from gpuwatch.model.activity import State
 from gpuwatch.model.fleet import Node, NodeState
+from gpuwatch.model.money import avoidable_usd
 from gpuwatch.model.usage import milliseconds
 from gpuwatch.money.accounting.savings import LONGEST_MS
 from gpuwatch.money.accounting.scope import counted_nodes, uncounted_nodes
@@ -131,7 +132,8 @@ def _saved_values(state: MetricsState) -> Iterator[Value]:
         saves = stop is not None and seen is not None and _saves_still(stop.at, node.pool, seen.now, state)
         price = seen.price(node) if seen is not None and saves else None
         if price is not None:
-            sums[node.pool,] = sums.get((node.pool,), Decimal(0)) + price.usd_per_hour
+            saves = avoidable_usd(price.usd_per_hour, price.source)
+            sums[node.pool,] = sums.get((node.pool,), Decimal(0)) + saves
     yield from ((key, float(usd)) for key, usd in sorted(sums.items()))
 
 

@@ -12,8 +12,9 @@ Rules, all of them:
    for more than 30 days. After that it is still off, which is shown apart.
 4. A termination of an idle machine saves by the same rule, until its pool launches the next one.
 5. Where a stop has no known end - the machine was terminated by somebody else - nothing is counted for it.
-6. The price is the one frozen with the stop; hours without one are listed apart. Disks and addresses of a stopped
-   machine were paid while it ran, too: they are shown, and not taken off.
+6. The price is the machine's own, frozen with the stop, without the share that a commitment covers: that is paid in any
+   case. Hours without a price are listed apart. Disks and addresses of a stopped machine were paid while it ran, too:
+   they are shown, and not taken off.
 7. A stop is regretted if its machine is needed again within a quarter of an hour: somebody waits while it starts. That
    wait has the price of its pool (`waiting_usd_per_hour`), and is taken off; so is the time for which its cloud had no
    place, of a working day at most. Savings may be less than nothing.

@@ -86,14 +86,14 @@ class Past:
 def rows_in_scope(budget: Budget, rows: Iterable[Billed]) -> list[Billed]:
     """The rows in a budget's scope; what foreign machines were billed is in none."""
     scope = budget.scope
-    return [row for row in rows if row.terms.foreign is None and _is_in_scope(scope, row.terms, row.namespace)]
+    return [row for row in rows if row.terms.foreign is None and is_in_scope(scope, row.terms, row.namespace)]
 
 
 def foreign_in_scope(budget: Budget, rows: Iterable[Billed], month: Month) -> Foreign:
     """What of this month foreign machines were billed that the scope would hold if they were ours."""
     begin, scope, found = int(month.begin.timestamp()), budget.scope, Foreign()
     for row in rows:
-        if row.begin >= begin and row.terms.foreign is not None and _is_in_scope(scope, row.terms, row.namespace):
+        if row.begin >= begin and row.terms.foreign is not None and is_in_scope(scope, row.terms, row.namespace):
             found.add(row.terms, (round(row.node_ms),), frozenset())
     return found
 
@@ -106,7 +106,8 @@ def with_foreign(state: BudgetState, *found: Foreign) -> BudgetState:
     return replace(state, foreign_usd=_cents(sum((each.usd for each in found), Fraction(0))), foreign_hours=hours)
 
 
-def _is_in_scope(scope: Scope, terms: Terms, namespace: str | None) -> bool:
+def is_in_scope(scope: Scope, terms: Terms, namespace: str | None) -> bool:
+    """Whether what was billed under these terms is in a budget's scope."""
     tags = dict(terms.tags) if scope.tag else {}
     return scope.takes(terms.pool, terms.owner, terms.account, tags, terms.cloud, namespace)
 
@@ -122,7 +123,7 @@ def unnamed_time(budget: Budget, rows: Iterable[Billed], month: Month) -> int:
         if row.begin >= begin
         and not row.terms.cloud
         and row.terms.foreign is None
-        and _is_in_scope(scope, row.terms, row.namespace)
+        and is_in_scope(scope, row.terms, row.namespace)
     )
 
 
@@ -345,6 +346,11 @@ def _notes(month: Month, known: Past) -> list[str]:
         began = format_time(month.began)
         notes.append(f"too early for a forecast: it needs a day of history, and metering began at {began}")
     return notes
+
+
+def spent_exactly(known: Past, lately: Iterable[Billed], month: Month) -> Fraction:
+    """What is spent this month, not rounded."""
+    return known.usd + _sums(lately, month)[0]
 
 
 def _sums(rows: Iterable[Billed], month: Month) -> tuple[Fraction, dict[Kind, int | Fraction]]:

@@ -3,23 +3,26 @@
 A round asks for the rows of the hour under way alone. Those of the last days are asked for when an hour is whole, and
 the forecasts are then made again, one a round. All are asked for when a day begins, and after every pause: then the
 round before may have billed time that passed long ago, or another controller may have led.
+
+A round is decided before it has billed its own minute, and shown afterwards: `with_billed` adds that.
 """
 
 import logging
-from collections.abc import Iterable, Mapping
+from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass, field, replace
 from datetime import UTC, datetime, timedelta
+from fractions import Fraction
 from zoneinfo import ZoneInfo
 
 from gpuwatch.ledger import Ledger
 from gpuwatch.model.budget import Basis, BudgetState
 from gpuwatch.model.decision import Observation
-from gpuwatch.model.money import format_usd
+from gpuwatch.model.money import format_usd, usd_to_the_cent
 from gpuwatch.model.usage import milliseconds
-from gpuwatch.money.accounting.scope import Foreign
+from gpuwatch.money.accounting.scope import Foreign, counted_terms
 from gpuwatch.money.accounting.slices import Calendar
 from gpuwatch.money.accounting.store import SpendBook
-from gpuwatch.money.accounting.totals import Billed
+from gpuwatch.money.accounting.totals import Billed, Row, totals
 from gpuwatch.money.budgets.budget import (
     DAY_SECONDS,
     HISTORY_DAYS,
@@ -27,9 +30,11 @@ from gpuwatch.money.budgets.budget import (
     Past,
     forecast,
     foreign_in_scope,
+    is_in_scope,
     past,
     price_running,
     rows_in_scope,
+    spent_exactly,
     state,
     unknown,
     unnamed_time,
@@ -68,6 +73,8 @@ class Budgeting:
     _last: dict[Kind, LastPrice] = field(default_factory=dict)
     _foreign: dict[str, Foreign] = field(default_factory=dict)
     _before: dict[str, BudgetState] = field(default_factory=dict)
+    _spent: dict[str, Fraction] = field(default_factory=dict)  # not rounded
+    _within: bool = False  # whether all that this round bills is of its month
 
     def __post_init__(self) -> None:
         """Open the spending book of the ledger."""
@@ -89,6 +96,29 @@ class Budgeting:
             before = self._before
             return tuple(unknown(name, each, month, before.get(name), doubt) for name, each in self.budgets.items())
 
+    def with_billed(self, found: tuple[BudgetState, ...], billed: Iterable[Row]) -> tuple[BudgetState, ...]:
+        """The states with what this round has billed; not in a month's first round, as some of that is of before."""
+        if not self._within:
+            return found
+        rows = [replace(row, terms=counted_terms(row.terms)) for row in billed]
+        return tuple(self._with_billed(each, rows) for each in found)
+
+    def _with_billed(self, found: BudgetState, rows: Sequence[Row]) -> BudgetState:
+        if found.spent_usd is None or found.name not in self._spent:
+            return found
+        scope, by_namespace = self.budgets[found.name].scope, self.budgets[found.name].namespace is not None
+        mine = [
+            row
+            for row in rows
+            if (row.holder is not None) is by_namespace
+            and is_in_scope(scope, row.terms, None if row.holder is None else row.holder.namespace)
+        ]
+        usd = sum((each.usd for each in totals(mine, lambda _: "").values()), self._spent[found.name])
+        more = usd_to_the_cent(usd) - found.spent_usd
+        rates = found.present_rate_usd, found.lasting_rate_usd
+        present, lasting = (None if rate is None else rate + more for rate in rates)
+        return replace(found, spent_usd=found.spent_usd + more, present_rate_usd=present, lasting_rate_usd=lasting)
+
     def _states(self, observation: Observation, month: Month) -> tuple[BudgetState, ...]:
         now = observation.now
         pause = self._asked is None or not timedelta(0) <= now - self._asked <= _PAUSE
@@ -96,12 +126,14 @@ class Budgeting:
             self._before = {each.name: each for each in self._recorded_states()}
         if pause or self._paused or self._until != (month.edge, month.name):
             self._look_back(month, again=pause or self._paused)
+        self._within = self._asked is not None and self._asked >= month.begin
         self._asked, self._paused = now, pause
         month = replace(month, began=self._began)
         self._forecast(month)
         rows = self._billed_rows(int(month.edge.timestamp()), _LATEST)
         running, made = price_running(observation), []
         for name, budget in self.budgets.items():
+            self._spent[name] = spent_exactly(self._past[name], rows_in_scope(budget, rows), month)
             found = state(name, budget, month, self._past[name], rows_in_scope(budget, rows), running, self._last)
             found = with_foreign(found, self._foreign[name], foreign_in_scope(budget, rows, month))
             found = with_crossings(found, budget, self._before.get(name), now)

@@ -14,6 +14,7 @@ from gpuwatch.ledger.chain import text
 from gpuwatch.ledger.records import read_reason
 from gpuwatch.ledger.tables import BACKTESTS, CONTROLS, INTENTS, META, OUTCOMES, ROUNDS, SPEND, STOPPED
 from gpuwatch.model.decision import ADDITIONS, FINAL, Done, Status, Verb
+from gpuwatch.model.money import SAVES
 from gpuwatch.model.stops import NOT_PROVED
 from gpuwatch.model.usage import USES, milliseconds
 from gpuwatch.money.accounting.savings import Ran, Turn
@@ -132,11 +133,11 @@ class ActionHistory:
                 at=milliseconds(datetime.fromisoformat(at)),
                 pool=pool,
                 owner=owner,
-                usd_per_hour=None if usd is None else Decimal(usd),
+                usd_per_hour=None if (saves := said.get(SAVES, usd)) is None else Decimal(saves),
                 proved=NOT_PROVED not in detail,
             )
             for key, node_id, verb, pool, owner, usd, at, detail, arguments in map(tuple, rows)
-            if not (verb == Verb.TERMINATE.value and FAILING_SINCE in msgspec.json.decode(arguments))
+            if not (FAILING_SINCE in (said := msgspec.json.decode(arguments)) and verb == Verb.TERMINATE.value)
         ]
         return list(_with_first_tries(turns, wanted))
 

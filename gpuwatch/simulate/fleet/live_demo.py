@@ -78,7 +78,9 @@ class Show:
         """Return the last words of the demo."""
         clock = self.parts.clock
         shown = f"{story_time(clock.now(), STORY_BEGINS)}, {format_duration(clock.monotonic())} after the beginning"
-        return f"{shown}: {self.totals()}"
+        totals = account(self.world, clock.monotonic())
+        lost = f"{totals.demanded - totals.useful:.1f} GPU-hours of load came while machines were off"
+        return f"{shown}: {self.totals()}; {lost}"
 
 
 @contextlib.contextmanager

@@ -51,7 +51,7 @@ def a_desk(ledger: Ledger | None = None) -> Desk:
 def live(desk: Desk, budgets: Mapping[str, Budget] = TEN_DOLLARS, *, logs: bool = True) -> ControllerContext:
     """The parts of a controller with budgets, as it begins."""
     made = Budgeting(ledger=desk.ledger, budgets=budgets, zone=UTC_ZONE, logs_crossings=logs)
-    return replace(desk.parts, meter=Meter(desk.ledger, METERING), budgets=made.states)
+    return replace(desk.parts, meter=Meter(desk.ledger, METERING), budgets=made.states, with_billed=made.with_billed)
 
 
 def rounds(desk: Desk, parts: ControllerContext, count: int, seen: Observers | None = None) -> BudgetState:
@@ -68,16 +68,21 @@ def crossings(caplog: pytest.LogCaptureFixture) -> list[str]:
     return [each.message for each in caplog.records if each.name == tracker.__name__]
 
 
-def test_a_round_knows_what_is_spent_up_to_the_round_before() -> None:
-    """To the cent what the ledger has metered, also where the hour turns."""
+def test_what_a_round_shows_of_a_budget_is_what_the_ledger_has_then() -> None:
+    """To the cent, in the figures and in the metrics, also where the hour turns: what the round has billed is in it."""
     desk = a_desk()
     parts = live(desk)
+    metrics = ControllerMetrics("enforce", "test", desk.clock)
+    seen = Observers(discovery=Discovery(signals=ObserveSettings()), metrics=metrics)
     for minutes in (1, 6, 58, 70):
-        state = rounds(desk, parts, minutes)
+        state = rounds(desk, parts, minutes, seen)
         rows = [row for row in SpendBook(desk.ledger).each(0, 2**40) if row[0].node_id == "i-1"]
         metered = sum(sum(amounts[:7]) for _, _, amounts in rows)
 
-        assert state.spent_usd == Decimal(metered - (60_000 if metered else 0)) / 60_000
+        assert state.spent_usd == Decimal(metered) / 60_000
+        assert f'gpuwatch_budget_spent_usd{{budget="ml",fleet="test"}} {metered / 60_000}' in (
+            metrics.page().body.decode()
+        )
 
 
 def test_what_an_outage_left_unbilled_is_counted_a_round_later() -> None:
@@ -88,7 +93,7 @@ def test_what_an_outage_left_unbilled_is_counted_a_round_later() -> None:
     desk.rest(3 * 3600.0)
     state = rounds(desk, parts, 2)
 
-    assert state.spent_usd == 183
+    assert state.spent_usd == 184
 
 
 @pytest.mark.parametrize("enforce", [True, False])
@@ -152,7 +157,7 @@ def test_a_ledger_that_cannot_be_asked_makes_budgets_unknown_and_stops_no_round(
     assert state.doubt == "the ledger could not be asked, the log says why"
     assert (state.spent_usd, state.hastening, state.block_growth) == (None, None, "actual")
     assert [each.ratio for each in state.crossings if each.on == "actual"] == [0.5, 0.8, 1.0]
-    assert rounds(desk, parts, 1).spent_usd == 12
+    assert rounds(desk, parts, 1).spent_usd == 13
 
 
 def test_budgets_are_on_record_with_the_round_and_rounds_without_them_load() -> None:
@@ -175,9 +180,9 @@ def test_a_month_that_begins_starts_at_nothing_and_knows_the_one_before() -> Non
     march = rounds(desk, parts, 3)
     april = [rounds(desk, parts, 1) for _ in range(70)]
 
-    assert (march.month, march.spent_usd) == ("2026-03", Decimal(1))
+    assert (march.month, march.spent_usd) == ("2026-03", Decimal(2))
     assert {each.month for each in april} == {"2026-04"}
-    assert [each.spent_usd for each in april] == [0, *range(69)]
+    assert [each.spent_usd for each in april] == [*range(70)]
 
 
 def test_most_rounds_ask_for_the_hour_under_way_alone(monkeypatch: pytest.MonkeyPatch) -> None:
@@ -219,7 +224,7 @@ def test_metrics_tell_what_was_billed_and_each_budget() -> None:
     assert document["gpuwatch_billed_usd_total", "default", "useful"] == float(billed.usd) == 11
     assert document["gpuwatch_billed_gpu_seconds_total", "default", "useful"] == 660
     assert document["gpuwatch_budget_usd", "ml"] == 10
-    assert document["gpuwatch_budget_spent_usd", "ml"] == 10
+    assert document["gpuwatch_budget_spent_usd", "ml"] == 11
     assert ("gpuwatch_budget_forecast_usd", "ml") not in document, "an hour on record is too early"
     assert document["gpuwatch_budget_unpriced_node_seconds", "ml"] == 0
     assert document["gpuwatch_budget_effect_info", "block_growth", "ml"] == 1

@@ -220,7 +220,7 @@ def test_cheap_and_certain_spot_leaves_nothing_to_reserve() -> None:
 
 
 def test_sensitivity_changes_one_thing_at_a_time() -> None:
-    """Load, discounts, list prices, and where spot is used its availability; each with the plan kept and the plan made anew."""
+    """Load, discounts, prices, and where spot is used its availability; each with the plan kept and one made anew."""
     names = [case.name for case in advise([3.0] * 672, Terms(price_per_hour=Decimal(1), tolerant=Decimal("0.5"))).cases]
     lower = advise([10.0] * 672, OFFER).cases[0]
 
