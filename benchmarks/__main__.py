@@ -37,9 +37,10 @@ _RECORDINGS = {
     "timing": "benchmarks.timing",
     "forecast": "benchmarks.forecast",
     "months": "benchmarks.months",
+    "people": "benchmarks.people",
     "spot": "benchmarks.spot",
 }
-_PAGED = frozenset({"timing", "forecast", "months"})
+_PAGED = frozenset({"timing", "forecast", "months", "people"})
 
 
 def main() -> int:
@@ -128,7 +129,7 @@ def _parser() -> argparse.ArgumentParser:
         *_RECORDINGS,
     )
     parser = argparse.ArgumentParser(prog="python -m benchmarks", description="Measure gpuwatch and print a table.")
-    parser.add_argument("sections", nargs="*", metavar="SECTION", help=f"{', '.join(names)} (all but the last seven)")
+    parser.add_argument("sections", nargs="*", metavar="SECTION", help=f"{', '.join(names)} (all but the last eight)")
     parser.add_argument("--seconds", type=float, default=5.0, metavar="S", help="length of a measuring window (5)")
     parser.add_argument("--trace-hours", type=float, default=24.0, metavar="H", help="length of the made trace (24)")
     parser.add_argument("--hang-seconds", type=float, default=60.0, metavar="S", help="sick: length of a hang (60)")

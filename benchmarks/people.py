@@ -20,6 +20,7 @@ from pathlib import Path
 from statistics import geometric_mean, mean
 
 from benchmarks.families import FITTED, JUDGED, made
+from benchmarks.figures import put
 from benchmarks.recorded import DAY, TRACES, gaps_of
 from gpuwatch.policies.idle_settings import IdleRules
 from gpuwatch.policies.idle_timeout import answers
@@ -107,7 +108,8 @@ def main() -> int:
     parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
     default = Path(os.environ.get("GPUWATCH_TRACES", _DEFAULT))
     parser.add_argument("directory", type=Path, nargs="?", default=default, help="where the recordings are")
-    parser.add_argument("--gaps", type=int, default=2000, metavar="N", help="of each pool at most (2000)")
+    parser.add_argument("--gaps", type=int, default=1000, metavar="N", help="of each pool at most (1000)")
+    parser.add_argument("--page", type=Path, metavar="FILE", help="also put the table into its place in this page")
     asked = parser.parse_args()
     sets = {name: each for name, each in _SETS.items() if name != "recordings" or asked.directory.is_dir()}
     names = [name for each in sets.values() for name in each]
@@ -130,7 +132,10 @@ def main() -> int:
             said.append(_line(f"${usd:.0f} an hour", points[usd]))
         said.append(_line("asked", _means(with_question[name] for name in each)))
         said += _curve(points) if title == next(iter(sets)) else []
-    print("\n".join(said))
+    text = "\n".join(line.rstrip() for line in said)
+    print(text)
+    if asked.page is not None:
+        put(asked.page, "people", text)
     return 0
 
 

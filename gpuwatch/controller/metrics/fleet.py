@@ -132,8 +132,8 @@ def _saved_values(state: MetricsState) -> Iterator[Value]:
         saves = stop is not None and seen is not None and _saves_still(stop.at, node.pool, seen.now, state)
         price = seen.price(node) if seen is not None and saves else None
         if price is not None:
-            saves = avoidable_usd(price.usd_per_hour, price.source)
-            sums[node.pool,] = sums.get((node.pool,), Decimal(0)) + saves
+            avoided = avoidable_usd(price.usd_per_hour, price.source)
+            sums[node.pool,] = sums.get((node.pool,), Decimal(0)) + avoided
     yield from ((key, float(usd)) for key, usd in sorted(sums.items()))
 
 

@@ -9,9 +9,11 @@ machine of its kind" is followed over four weeks, and each such place is one of 
 - It comes and goes: then it runs as much as it usually did, half by the share of four weeks, half by the middle one of
   the last seven days.
 
-A kind steps when all days since are apart from all before by more than these varied. What grows by the same each day
-goes on growing. Days of the week differ where they did so for weeks (`methods.profile`), by the same share for all
-places. What the same days of at least two earlier months had in addition comes again: work at each month's end.
+A kind steps when all days since are apart from all before by more than these varied, and stay there. What grows by the
+same each day goes on growing. A kind that does neither is demand more than machines: its places count for a third, the
+curve of its counts (the blend of `methods`) for two thirds. Days of the week differ where they did so for weeks
+(`methods.profile`), by the same share for all places. What the same days of at least two earlier months had
+in addition comes again: work at each month's end.
 
 The radius of the 80 % interval is the conformal quantile of how far this was off from other days, and never less than
 one machine that runs, or does not run, until then.
@@ -28,7 +30,19 @@ from gpuwatch.model.money import format_usd
 from gpuwatch.model.usage import HOUR_MS, Terms
 from gpuwatch.money.accounting.totals import Billed
 from gpuwatch.money.forecast.evaluation import radius
-from gpuwatch.money.forecast.methods import DARK, LASTS, known_values, profile, since_step, straight_line
+from gpuwatch.money.forecast.methods import (
+    BLEND,
+    DARK,
+    LASTS,
+    METHODS,
+    Past,
+    known_values,
+    profile,
+    since_shift,
+    since_step,
+    straight_line,
+)
+from gpuwatch.money.forecast.series import Rhythm
 
 Kind = tuple[str, str, str, str, str]
 Values = Sequence[float | None]
@@ -230,7 +244,12 @@ def expected_machines(values: Values, ahead: int) -> list[float]:
     if not plain:
         return [0.0] * ahead
     level = usual_machines(plain)
-    return [level * shape[at % _WEEK] for at in range(ahead)]
+    found = [level * shape[at % _WEEK] for at in range(ahead)]
+    if len(since_step(plain)) < len(plain):
+        return found
+    rhythm = Rhythm.at_step(DAY)
+    blend = METHODS[BLEND](Past.from_values(since_shift(values, rhythm), rhythm), ahead)
+    return [(by_place + 2 * max(0.0, whole)) / 3 for by_place, whole in zip(found, blend, strict=True)]
 
 
 def usual_machines(days: Sequence[float]) -> float:

@@ -21,6 +21,8 @@ _DAYS = 7  # the season of days
 _APART = 4  # ranges by which a level has shifted; at one or two, bursts were taken for shifts
 LASTS = 3  # days after which what stopped as a whole is gone
 DARK = 0.1  # of what was before: as good as nothing
+_STAYS = 0.5  # of a step's height: what the days since may vary by
+_CALM = 0.25  # the same of the days before it, until there are three since
 _STRAIGHT = 0.95  # of how days differ: what a line must explain
 _STEADY = 0.5  # of its slope: what each half must have
 _SPEEDS = (0.05, 0.1, 0.2, 0.3, 0.4, 0.5, 0.6, 0.7, 0.8, 0.9, 1.0)
@@ -103,14 +105,16 @@ def since_shift(values: Values, rhythm: Rhythm) -> Values:
 def since_step(days: Sequence[float]) -> Sequence[float]:
     """The days since their level last stepped: they are apart from all before by more than these varied.
 
-    The day of the step itself has a part of both, and belongs to neither. What is dark as a whole may be so for
-    maintenance: that it is gone takes three days.
+    The day of the step itself has a part of both, and belongs to neither. What climbs or bursts does not stay at its
+    new level: the days since a step vary by less than half of it, and until there are three, the days before it did by
+    less than a quarter. What is dark as a whole may be so for maintenance: that it is gone takes three days.
     """
     for run in range(1, len(days) - 1):
         before, since = days[: -run - 1], days[-run:]
-        spread = max(before) - min(before)
-        stopped = run < LASTS and since[-1] < DARK * min(before)
-        if min(since) > max(before) + spread or (max(since) < min(before) - spread and not stopped):
+        spread, height = max(before) - min(before), max(min(since) - max(before), min(before) - max(since))
+        if height <= spread or max(since) - min(since) > _STAYS * height:
+            continue
+        if run >= LASTS or (spread <= _CALM * height and not since[-1] < DARK * min(before)):
             return since
     return days
 

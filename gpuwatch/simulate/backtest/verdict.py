@@ -70,7 +70,9 @@ def _failures(lines: Sequence[Line]) -> Iterator[str]:
             soon, most = format_duration(REGRET_SECONDS), f"{MOST_REGRETTED_RATIO:.0%}"
             count = f"{figures.suspected_wrong_stops} of {figures.stops}"
             told = f"{name}nodes needed again within {soon} of their stop, {count}, more than {most}"
-            yield f"{told}; this cost {cost:.0%} of what stops saved on nodes that were needed again, more than {most}"
+            cheaper = "; these stops lose money here: wait longer, or make restarts faster" if cost > 1 else ""
+            paid = f"this cost {cost:.0%} of what stops saved on nodes that were needed again, more than {most}"
+            yield f"{told}; {paid}{cheaper}"
 
 
 def _policy(pool: str, rules: PoolRules) -> Policy:
