@@ -102,7 +102,9 @@ def test_rules_that_stop_too_soon_do_not_pass(tmp_path: Path) -> None:
     hasty = PoolRules(warm_up=0.0, idle=IdleRules(timeout=1500.0, grace_period=600.0))
     made = record(tried(tmp_path, hasty), hasty)
 
-    assert made.failure == f"{SOON}, 5 of 7, more than 25%; this cost 1000% of {SAVED}, more than 25%"
+    cost = f"this cost 1000% of {SAVED}, more than 25%"
+    lose = "these stops lose money here: wait longer, or make restarts faster"
+    assert made.failure == f"{SOON}, 5 of 7, more than 25%; {cost}; {lose}"
 
 
 def test_the_price_of_people_is_part_of_what_regretted_stops_cost(tmp_path: Path) -> None:
