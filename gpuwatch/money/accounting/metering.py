@@ -74,6 +74,28 @@ class UnmeteredError(Exception):
         self.node_id = node_id
 
 
+class LostTags:
+    """Machines of ours that a listing shows without any tag, and when it last had one (rule 3 of `scope`)."""
+
+    def __init__(self) -> None:
+        """There are none yet."""
+        self._since: dict[str, int] = {}
+
+    def doubted(
+        self, observation: Observation, marks: Marks | None, numbers: Mapping[Terms, int], rules: Metering
+    ) -> frozenset[str]:
+        """The nodes that are to be counted as before."""
+        now, before = milliseconds(observation.now), {} if marks is None else marks.nodes
+        bare = {node.id for node in observation.fleet.nodes if not (node.enrolled or node.tags) and node.id in before}
+        if bare:
+            ours = {number for terms, number in numbers.items() if terms.foreign is None}
+            foreign = foreign_nodes(observation.fleet)
+            bare = {node_id for node_id in bare if node_id in foreign and before[node_id].terms in ours}
+        self._since = {node_id: self._since.get(node_id, before[node_id].until) for node_id in bare}
+        longest = rules.silent_after_seconds * 1000
+        return frozenset(node_id for node_id, since in self._since.items() if now - since < longest)
+
+
 def meter(
     marks: Marks | None,
     observation: Observation,
@@ -81,10 +103,12 @@ def meter(
     number: Callable[[Terms], int],
     calendar: Calendar,
     days_until: int = 0,
+    doubted: frozenset[str] = frozenset(),
 ) -> tuple[Marks, dict[HourKey, list[int]]]:
     """The marks after a round, and what it adds to the rows. `number` gives each terms their number for good.
 
-    Days that end by `days_until` (ms) are not cut to hours. Metering the same round again adds nothing.
+    The terms of `doubted` nodes stay as they were (`LostTags`). Days that end by `days_until` (ms) are not cut to
+    hours. Metering the same round again adds nothing.
 
     Raises:
         UnmeteredError: what is said of one node cannot be counted.
@@ -104,7 +128,12 @@ def meter(
         if node.state is NodeState.UNKNOWN:
             continue
         try:
-            mark = mark_of(node, now, _number(node, observation, rules, number, numbered, foreign.get(node.id)))
+            terms = (
+                before.terms
+                if before is not None and node.id in doubted
+                else _number(node, observation, rules, number, numbered, foreign.get(node.id))
+            )
+            mark = mark_of(node, now, terms)
             for stretch in _billed_stretches(before, node, mark, max(marks.began, marks.sealed), rules):
                 _meter(sheet, node, stretch, mark, rules)
         except (ArithmeticError, AttributeError, LookupError, TypeError, ValueError) as error:

@@ -6,8 +6,10 @@ Rules, all of them:
 2. The mark is kept with what was billed, by what its cloud showed at the begin of that time. A machine that is enrolled
    or leaves in the middle of a month is ours for its enrolled hours alone. What has no mark, as all that was billed
    before there was one, is ours.
-3. Foreign time is in no sum, budget, forecast or saving; it stands next to the sums. With `account` all machines count.
-4. One process counts in one scope, which a shell chooses once it has read the settings (`count_in`), so that no surface
+3. A listing may lack all tags of a machine of ours. For as long as a gap between rounds may be, what was known last
+   counts: its labels, and that it is ours. After that it is believed.
+4. Foreign time is in no sum, budget, forecast or saving; it stands next to the sums. With `account` all machines count.
+5. One process counts in one scope, which a shell chooses once it has read the settings (`count_in`), so that no surface
    can forget it. The ledger keeps the marks in either scope. A bill has all machines, and so has its comparison.
 """
 

@@ -27,7 +27,7 @@ from gpuwatch.model.fleet import NodeState
 from gpuwatch.model.usage import AMOUNTS, GPU, Holder, HourKey, Terms, milliseconds
 from gpuwatch.money.accounting import held_store
 from gpuwatch.money.accounting.holders import held_rows, rows_by_holder
-from gpuwatch.money.accounting.metering import Marks, Metering, UnmeteredError, meter
+from gpuwatch.money.accounting.metering import LostTags, Marks, Metering, UnmeteredError, meter
 from gpuwatch.money.accounting.scope import counted_terms
 from gpuwatch.money.accounting.slices import Bucket, Calendar
 from gpuwatch.money.accounting.terms import Numbers, all_terms, insert_terms, terms_texts, upsert
@@ -84,6 +84,7 @@ class SpendBook:
         self._known: tuple[int | None, dict[Terms, int]] = (None, {})  # with the epoch in which they were all
         self._met: dict[int, Terms] = {}  # by `billed`
         self._holders: tuple[int | None, dict[Holder, int]] = (None, {})  # likewise
+        self._lost_tags = LostTags()
         self.latest: tuple[Spent, ...] = ()  # what the last metering added, by terms, and then again by holder
 
     def meter(self, observation: Observation, rules: Metering) -> int:
@@ -93,16 +94,17 @@ class SpendBook:
             LeadLostError: another controller leads; nothing was written.
 
         """
-        calendar, now = Calendar(rules.zone), milliseconds(observation.now)
+        calendar, old = Calendar(rules.zone), milliseconds(observation.now) - self._keep_ms
         self.latest = ()
         with self._store.writing() as writer:
             page = _page(writer.db)
             before = None if page is None else page.marks
+            doubted = self._lost_tags.doubted(observation, before, self._terms(writer.db), rules)
             while True:
                 known = self._terms(writer.db)
                 numbers = Numbers(known, first=max(known.values(), default=0) + 1)
                 try:
-                    marks, rows = meter(before, observation, rules, numbers.number_of, calendar, now - self._keep_ms)
+                    marks, rows = meter(before, observation, rules, numbers.number_of, calendar, old, doubted)
                     break
                 except UnmeteredError as error:
                     log.exception("%s is not metered in this round", error.node_id)

@@ -84,7 +84,7 @@ def test_a_machine_is_ours_for_its_enrolled_hours_alone(enrolled: list[bool]) ->
     ledger = Ledger.in_memory()
     for hour, now in enumerate(enrolled):
         at = BEGIN + timedelta(hours=hour)
-        node = replace(a_busy_node("i-1", at), enrolled=now, launched_at=BEGIN)
+        node = replace(a_busy_node("i-1", at), enrolled=now, launched_at=BEGIN, tags={"team": "a"})
         SpendBook(ledger).meter(a_round(at, node), RULES)
     ours, everything = total_of(ledger), total_of(ledger, "account")
     ledger.close()
@@ -230,3 +230,33 @@ def test_rows_of_earlier_ledgers_are_ours() -> None:
 
     assert row.terms.foreign is None
     assert (float(made.usd), made.foreign.node_ms) == (30.0, 0)
+
+
+@pytest.mark.parametrize(("rounds", "foreign"), [(1, 0), (4, 0), (30, 26)])
+def test_a_listing_without_tags_makes_nothing_foreign_until_it_lasts(ledger: Ledger, rounds: int, foreign: int) -> None:
+    """For five minutes a machine keeps its pool, its owner and its budget; a lack that lasts is believed."""
+    spend, at = SpendBook(ledger), BEGIN
+    for minute in range(60):
+        at = BEGIN + timedelta(minutes=minute)
+        tagged = replace(a_busy_node("i-1", at), launched_at=BEGIN, tags={"gpuwatch:enrolled": "true"}, owner="ann")
+        lost = replace(tagged, enrolled=False, tags={}, owner=None, pool="default-by-mistake")
+        spend.meter(
+            a_round(at, lost if 10 <= minute < 10 + rounds else tagged), replace(RULES, silent_after_seconds=300.0)
+        )
+    found = total_of(ledger)
+    pools = {row.terms.pool for row in spend.rows(0, 2**40) if row.terms.foreign is None}
+
+    assert found.node_ms + found.foreign.node_ms == 59 * 60_000
+    assert found.foreign.node_ms == foreign * 60_000
+    assert pools == {a_busy_node("i-1", at).pool}
+
+
+def test_a_tag_that_is_taken_away_among_others_counts_at_once(ledger: Ledger) -> None:
+    """Somebody's word is no lost listing."""
+    spend = SpendBook(ledger)
+    for minute in range(10):
+        at = BEGIN + timedelta(minutes=minute)
+        node = replace(a_busy_node("i-1", at), launched_at=BEGIN, tags={"team": "a"}, enrolled=minute < 5)
+        spend.meter(a_round(at, node), RULES)
+
+    assert total_of(ledger).foreign.node_ms == 4 * 60_000
