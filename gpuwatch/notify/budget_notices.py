@@ -13,6 +13,7 @@ from zoneinfo import ZoneInfo
 
 from gpuwatch.ledger import Ledger
 from gpuwatch.model.budget import BudgetState, Crossing
+from gpuwatch.money.accounting.scope import counted_scope
 from gpuwatch.money.budgets.settings import Budget
 from gpuwatch.notify.budget_message import BudgetMessage, highest, share
 from gpuwatch.notify.delivery import Due, Outbox, Record, key_of
@@ -131,6 +132,7 @@ class BudgetNotices:
 
 
 def _key(state: BudgetState, crossing: Crossing) -> str:
-    """The same for one threshold of one budget's sum in one month, and for no other."""
+    """The same for one threshold of one budget's sum in one month and scope, and for no other."""
     whole = f"${state.usd_per_month:,.2f}"  # in dollars, in whatever currency people read it
-    return f"{BUDGET} {state.name}: {share(crossing)} of {whole} {crossing.on} in {state.month}"
+    scope = " of the account" if counted_scope() == "account" else ""
+    return f"{BUDGET} {state.name}: {share(crossing)} of {whole} {crossing.on} in {state.month}{scope}"

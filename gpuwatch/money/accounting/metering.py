@@ -78,10 +78,10 @@ class LostTags:
     """Machines of ours that a listing shows without any tag, and when it last had one (rule 3 of `scope`)."""
 
     def __init__(self) -> None:
-        """There are none yet."""
+        """Nothing is known yet."""
         self._since: dict[str, int] = {}
 
-    def doubted(
+    def doubted_nodes(
         self, observation: Observation, marks: Marks | None, numbers: Mapping[Terms, int], rules: Metering
     ) -> frozenset[str]:
         """The nodes that are to be counted as before."""

@@ -99,7 +99,7 @@ class SpendBook:
         with self._store.writing() as writer:
             page = _page(writer.db)
             before = None if page is None else page.marks
-            doubted = self._lost_tags.doubted(observation, before, self._terms(writer.db), rules)
+            doubted = self._lost_tags.doubted_nodes(observation, before, self._terms(writer.db), rules)
             while True:
                 known = self._terms(writer.db)
                 numbers = Numbers(known, first=max(known.values(), default=0) + 1)

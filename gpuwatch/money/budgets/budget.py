@@ -195,11 +195,18 @@ def _part(scope: Scope, node: Node) -> Decimal:
 def with_crossings(state: BudgetState, budget: Budget, before: BudgetState | None, now: datetime) -> BudgetState:
     """The state with the thresholds it has reached; those of this month that were known before stay as they were.
 
-    With another sum, all its thresholds are open again: what was reached of the old one says nothing of it.
+    With another sum, all its thresholds are open again: what was reached of the old one says nothing of it. What is
+    spent becomes less only where other machines count than before (`cost.scope`): what it no longer reaches is open
+    again, too.
     """
     same = before is not None and (before.month, before.usd_per_month) == (state.month, state.usd_per_month)
     crossings = before.crossings if before is not None and same else ()
-    known = {(each.ratio, each.on): each for each in crossings}
+    least = {float(ratio): ratio * state.usd_per_month for ratio in budget.ratios}
+    known = {
+        (each.ratio, each.on): each
+        for each in crossings
+        if each.on != "actual" or state.spent_usd is None or state.spent_usd >= least.get(each.ratio, 0)
+    }
     levels: dict[Basis, Decimal | None] = {
         "actual": state.spent_usd,
         "forecast": state.forecast_usd,

@@ -15,6 +15,7 @@ from gpuwatch.config.settings import Settings
 from gpuwatch.ledger import Ledger, LedgerSettings
 from gpuwatch.ledger.audit_log import Asked
 from gpuwatch.model.budget import BudgetState, Crossing, Scope
+from gpuwatch.money.accounting.scope import count_in
 from gpuwatch.money.budgets.settings import Budget
 from gpuwatch.notify.budget_message import BudgetMessage
 from gpuwatch.notify.budget_notices import BudgetNotices
@@ -116,6 +117,21 @@ def test_each_threshold_is_told_once_of_spend_and_of_forecast_also_over_restarts
         [(0.8, "actual")],
     ]
     assert desk.counts == [("hook", "budget", "reached")] * 4
+
+
+def test_a_threshold_that_another_scope_has_reached_is_told_again_in_its_own(tmp_path: Path) -> None:
+    """Told of the whole account, the team must still hear of its own machines; each once."""
+    with serving(lambda _: Answer(body="", status=204)) as server:
+        desk = Desk(tmp_path, hook(server))
+        for scope, state in (("account", (0.8, "actual")), ("fleet", None), ("fleet", (0.8, "actual"))):
+            count_in(scope)
+            desk.states = (a_budget(state) if state else a_budget(),)
+            desk.job().tick()
+            desk.job().tick()
+        count_in("fleet")
+        asked = heard(server)
+
+    assert asked == [[(0.8, "actual")]] * 2
 
 
 def test_what_did_not_arrive_is_tried_again_and_arrives_once(tmp_path: Path) -> None:

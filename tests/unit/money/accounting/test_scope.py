@@ -25,6 +25,7 @@ from gpuwatch.money.accounting.totals import Total
 from gpuwatch.money.advice.load_curve import LoadError, load_of
 from gpuwatch.money.bill.parse import map_columns
 from gpuwatch.money.bill.statement import compare_bill
+from gpuwatch.money.budgets.budget import with_crossings
 from gpuwatch.money.budgets.settings import Budget
 from gpuwatch.money.budgets.table import as_text
 from gpuwatch.money.budgets.tracker import Budgeting
@@ -260,3 +261,21 @@ def test_a_tag_that_is_taken_away_among_others_counts_at_once(ledger: Ledger) ->
         spend.meter(a_round(at, node), RULES)
 
     assert total_of(ledger).foreign.node_ms == 4 * 60_000
+
+
+def test_another_scope_in_mid_month_restates_a_budget_and_what_it_has_reached(ledger: Ledger) -> None:
+    """With `account` 98 % are spent, past 50 and 80; with `fleet` 49 are, and neither is; each says its scope."""
+    now, budget = two_days(ledger), Budget(usd_per_month=Decimal(1000), thresholds=("50%", "80%"))
+    tracked: dict[str, tuple[BudgetState, list[tuple[float, str]]]] = {}
+    before: BudgetState | None = None
+    for number, scope in enumerate(("fleet", "account", "fleet")):
+        count_in(scope)
+        found = with_crossings(budget_of(ledger, now, budget), budget, before, now + timedelta(minutes=number))
+        before = found
+        tracked[f"{number} {scope}"] = found, [(each.ratio, each.on) for each in found.crossings if each.on == "actual"]
+    count_in("fleet")
+
+    assert [found.spent_usd for found, _ in tracked.values()] == [Decimal(490), Decimal(980), Decimal(490)]
+    assert [reached for _, reached in tracked.values()] == [[], [(0.5, "actual"), (0.8, "actual")], []]
+    assert any("cost.scope: account" in note for note in tracked["1 account"][0].notes)
+    assert tracked["2 fleet"][0].foreign_usd == Decimal("490.00")
