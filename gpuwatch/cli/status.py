@@ -161,7 +161,7 @@ def totals(page: NodesPage) -> str:
     parts = [
         (
             f"{how_many(len(rows), 'node')}, {len(seen)} running with {how_many(gpus, 'GPU')}, "
-            f"{format_usd(_sum(running))}/h"
+            f"{format_usd(_sum([row for row in rows if not row.foreign]))}/h"
         )
     ]
     by_use = {

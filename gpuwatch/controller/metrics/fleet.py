@@ -102,7 +102,8 @@ def _spending(state: MetricsState) -> Iterator[Value]:
 def _running_gpus(state: MetricsState) -> Iterator[Value]:
     counts: Counter[tuple[str, ...]] = Counter()
     for node, uses in state.uses:
-        counts.update((node.pool, use) for use in uses[: node.known_gpus])
+        if node.state is NodeState.RUNNING:
+            counts.update((node.pool, use) for use in uses[: node.known_gpus])
     yield from ((key, float(count)) for key, count in sorted(counts.items()))
 
 
@@ -200,7 +201,7 @@ FAMILIES = (
     gauge(
         "fleet_usd_per_hour",
         ("pool", "activity"),
-        "What running machines with a known price cost, by what their GPUs do.",
+        "What machines with a known price cost now, by what their GPUs do; stopped ones that are billed are unknown.",
         ROUND,
         _spending,
     ),

@@ -64,14 +64,14 @@ class MetricsState:
 
     @property
     def uses(self) -> Sequence[tuple[Node, tuple[str, ...]]]:
-        """Running machines that are in sums, with what each of their GPUs does; made once for each round."""
+        """Machines that are billed and in sums, with what each of their GPUs does; made once for each round."""
         last = self.last
         if last is None:
             return ()
         if self._uses is None or self._uses[0] is not last:
             now, nodes = milliseconds(last.observation.now), counted_nodes(last.observation.fleet)
-            running = [(node, gpu_uses(node, now)) for node in nodes if node.state is NodeState.RUNNING]
-            self._uses = last, running
+            billed = [node for node in nodes if node.state is NodeState.RUNNING or node.billed_though_stopped]
+            self._uses = last, [(node, gpu_uses(node, now)) for node in billed]
         return self._uses[1]
 
     @property

@@ -147,7 +147,8 @@ class FleetPage:
 
 def totals(done: Round, nodes: Iterable[NodeRow]) -> Totals:
     """Sums over all nodes."""
-    seen = [row for row in nodes if row.activity is not None]
+    rows = tuple(nodes)
+    seen = [row for row in rows if row.activity is not None]
     running, foreign = [row for row in seen if not row.foreign], [row for row in seen if row.foreign]
     by_activity = gpus_by_use(done.observation.fleet.nodes)
     return Totals(
@@ -155,7 +156,7 @@ def totals(done: Round, nodes: Iterable[NodeRow]) -> Totals:
         running=len(seen),
         gpus=sum(by_activity.values()),
         gpus_by_activity={name: by_activity[name] for name in (*(state.value for state in State), OFF)},
-        usd_per_hour=_sum(running),
+        usd_per_hour=_sum(row for row in rows if not row.foreign),
         usd_per_hour_not_used=sum((usd for row in running for usd in row.usd_per_hour_of_no_use.values()), Decimal(0)),
         unpriced=sum(row.usd_per_hour is None for row in running),
         foreign=len(foreign),

@@ -134,10 +134,12 @@ def past(rows: Iterable[Billed], month: Month, ahead: MonthEnd | None, unnamed_m
 
 
 def price_running(observation: Observation) -> Priced:
-    """What counts and runs now, or ran when its cloud last showed it, each with its price where that is known."""
+    """What counts and is billed now, or ran when its cloud last showed it, each with its price where that is known."""
     nodes = counted_nodes(observation.fleet)
-    running = [node for node in nodes if NodeState.RUNNING in {node.state, node.last_shown}]
-    return [(node, observation.price(node)) for node in running]
+    billed = [
+        node for node in nodes if NodeState.RUNNING in {node.state, node.last_shown} or node.billed_though_stopped
+    ]
+    return [(node, observation.price(node)) for node in billed]
 
 
 def state(

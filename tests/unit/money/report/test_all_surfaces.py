@@ -16,13 +16,15 @@ from gpuwatch.cli import status
 from gpuwatch.controller.metrics import ControllerMetrics
 from gpuwatch.controller.node_row import nodes_page
 from gpuwatch.model.activity import State
-from gpuwatch.model.fleet import NodeReport, NodeVerdict
+from gpuwatch.model.fleet import NodeReport, NodeState, NodeVerdict
 from gpuwatch.model.money import Price
 from gpuwatch.money.accounting.scope import count_in
 from gpuwatch.money.accounting.settings import CostSettings, EnergySettings
 from gpuwatch.money.accounting.store import SpendBook
 from gpuwatch.money.accounting.totals import Row
 from gpuwatch.money.accounting.useful_time import OF_NO_USE
+from gpuwatch.money.budgets.settings import Budget
+from gpuwatch.money.budgets.tracker import Budgeting
 from gpuwatch.money.report.cost import as_text, cost_document, cost_report
 from gpuwatch.money.report.document import report_document
 from gpuwatch.money.report.gather import gather_report
@@ -231,3 +233,28 @@ def test_the_headline_has_proven_waste_first_and_what_nobody_knows_apart(site: S
     assert "6 machines cost" in words
     assert "machine-hours of 1 machine have no known price (unheard.of in us-east-1): they are in no sum" in words
     assert "zoe" not in words
+
+
+def test_a_stopped_machine_that_its_cloud_goes_on_billing_is_in_the_cost_of_now_everywhere() -> None:
+    """The ledger bills it; so page, status, metrics and the rate of a budget count it, too."""
+    desk = Desk(prices={"g6.xlarge": PRICE})
+    desk.fleet.put(a_node("i-busy", State.BUSY, 60.0))
+    desk.fleet.put(replace(a_node("i-held"), state=NodeState.STOPPED, still_billed="it is stopped, not deallocated"))
+    budget = Budgeting(ledger=desk.ledger, budgets={"all": Budget(usd_per_month=Decimal(1000))}, zone=ZoneInfo("UTC"))
+    with a_site(desk) as site:
+        site.round()
+        site.round()
+        done = site.web.state.last()
+        told = site.ask("/api/v1/fleet").json["totals"]["usd_per_hour"]
+        metrics = ControllerMetrics("enforce", "test", desk.clock, rules=desk.rulebook)
+        metrics.round(done, 1.0)
+        scrape = metrics.page().body.decode()
+        [state] = budget.states(done.observation)
+        rows = SpendBook(desk.ledger).rows(0, 2**40, by_node=True)
+    both = 2 * PRICE.usd_per_hour
+    found = re.findall(r"^gpuwatch_fleet_usd_per_hour\{.*?\} ([0-9.]+)$", scrape, re.MULTILINE)
+
+    assert {row.node_id: sum(row.amounts[:7]) for row in rows} == {"i-busy": 60_000, "i-held": 60_000}
+    assert Decimal(told) == state.usd_per_hour == both
+    assert f"${both:,.2f}/h" in status.totals(nodes_page(done, desk.rulebook))
+    assert sum(map(float, found)) == pytest.approx(float(both))
