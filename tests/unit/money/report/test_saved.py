@@ -12,7 +12,8 @@ from gpuwatch.controller.round import step
 from gpuwatch.guard import Limits
 from gpuwatch.model.activity import State
 from gpuwatch.model.fleet import CapacityType, NodeState
-from gpuwatch.model.money import Price, PriceKey, effective_source
+from gpuwatch.model.money import Price, effective_source
+from gpuwatch.model.offers import PriceKey
 from gpuwatch.model.stops import LastStop
 from gpuwatch.money.report.history import ActionHistory
 from gpuwatch.money.report.saved import stops_of
