@@ -268,7 +268,8 @@ def test_another_scope_in_mid_month_restates_a_budget_and_what_it_has_reached(le
     now, budget = two_days(ledger), Budget(usd_per_month=Decimal(1000), thresholds=("50%", "80%"))
     tracked: dict[str, tuple[BudgetState, list[tuple[float, str]]]] = {}
     before: BudgetState | None = None
-    for number, scope in enumerate(("fleet", "account", "fleet")):
+    scopes: tuple[CostScope, ...] = ("fleet", "account", "fleet")
+    for number, scope in enumerate(scopes):
         count_in(scope)
         found = with_crossings(budget_of(ledger, now, budget), budget, before, now + timedelta(minutes=number))
         before = found
