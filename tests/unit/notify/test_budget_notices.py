@@ -15,7 +15,7 @@ from gpuwatch.config.settings import Settings
 from gpuwatch.ledger import Ledger, LedgerSettings
 from gpuwatch.ledger.audit_log import Asked
 from gpuwatch.model.budget import BudgetState, Crossing, Scope
-from gpuwatch.money.accounting.scope import count_in
+from gpuwatch.money.accounting.scope import CostScope, count_in
 from gpuwatch.money.budgets.settings import Budget
 from gpuwatch.notify.budget_message import BudgetMessage
 from gpuwatch.notify.budget_notices import BudgetNotices
@@ -123,9 +123,14 @@ def test_a_threshold_that_another_scope_has_reached_is_told_again_in_its_own(tmp
     """Told of the whole account, the team must still hear of its own machines; each once."""
     with serving(lambda _: Answer(body="", status=204)) as server:
         desk = Desk(tmp_path, hook(server))
-        for scope, state in (("account", (0.8, "actual")), ("fleet", None), ("fleet", (0.8, "actual"))):
+        stories: list[tuple[CostScope, BudgetState]] = [
+            ("account", a_budget((0.8, "actual"))),
+            ("fleet", a_budget()),
+            ("fleet", a_budget((0.8, "actual"))),
+        ]
+        for scope, state in stories:
             count_in(scope)
-            desk.states = (a_budget(state) if state else a_budget(),)
+            desk.states = (state,)
             desk.job().tick()
             desk.job().tick()
         count_in("fleet")
