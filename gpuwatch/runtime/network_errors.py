@@ -80,15 +80,14 @@ def _causes(error: BaseException) -> Iterator[BaseException]:
 def _place(causes: list[BaseException], url: str) -> str:
     """Host and port that were asked, without user, path and query."""
     for text in (url, *(_value_of(each, "endpoint_url") for each in causes)):
-        parts = urlsplit(text)
-        if parts.hostname:
-            port = parts.port or {"http": 80, "https": 443}.get(parts.scheme)
-            return _host_and_port(parts.hostname, port)
+        scheme, host, port = _parts(text)
+        if host:
+            return _host_and_port(host, port or {"http": 80, "https": 443}.get(scheme))
     for each in causes:
         asked = getattr(each, "conn", None) or getattr(each, "pool", None) or each
-        host, port = getattr(asked, "host", None), getattr(asked, "port", None)
-        if isinstance(host, str) and host:
-            return _host_and_port(host, port)
+        known = getattr(asked, "host", None)
+        if isinstance(known, str) and known:
+            return _host_and_port(known, getattr(asked, "port", None))
     return "its address"
 
 
@@ -109,10 +108,21 @@ def _proxy_of(causes: list[BaseException], url: str) -> str | None:
 
     text = next(filter(None, (_value_of(each, "proxy_url") for each in causes)), "")
     if not text:
-        asked = urlsplit(url or next(filter(None, (_value_of(each, "endpoint_url") for each in causes)), ""))
+        endpoint = next(filter(None, (_value_of(each, "endpoint_url") for each in causes)), "")
+        scheme, asked, _ = _parts(url or endpoint)
         if any("Proxy" in type(each).__name__ for each in causes):
-            text = getproxies().get(asked.scheme or "https", "")
-        elif asked.hostname and not proxy_bypass(asked.hostname):
-            text = getproxies().get(asked.scheme, "")
-    parts = urlsplit(text if "//" in text else f"//{text}")
-    return _host_and_port(parts.hostname, parts.port) if parts.hostname else None
+            text = getproxies().get(scheme or "https", "")
+        elif asked and not proxy_bypass(asked):
+            text = getproxies().get(scheme, "")
+    _, host, port = _parts(text if "//" in text else f"//{text}")
+    return _host_and_port(host, port) if host else None
+
+
+def _parts(url: str) -> tuple[str, str, int | None]:
+    """Scheme, host and port; empty for an address that is none, which may be why nobody was reached."""
+    try:
+        parts = urlsplit(url)
+        port = parts.port
+    except ValueError:
+        return "", "", None
+    return parts.scheme, parts.hostname or "", port

@@ -73,7 +73,7 @@ def _saved_words(report: Report) -> str:
 
 
 def sections(report: Report) -> Iterator[Section]:
-    """All of them that have something to say; where no machine was billed, those that are not about money."""
+    """All of them that have something to say; where no machine was billed, those that would hold zeros are left out."""
     billed = report.whole.node_ms or report.whole.foreign.node_ms
     for name, parts_of in _SECTIONS if billed else _WITHOUT_MACHINES:
         parts = tuple(parts_of(report))
@@ -258,6 +258,7 @@ _SECTIONS: tuple[tuple[str, Callable[[Report], Iterator[Part]]], ...] = (
     ("Energy", money_sections.energy),
     ("Prices", money_sections.prices),
 )
-_WITHOUT_MACHINES = tuple(
-    each for each in _SECTIONS if each[0] in {"What is not usual", "What is not known", "What gpuwatch did", "Budgets"}
+_OF_BILLED = frozenset(
+    {OVER_TIME, "Waste, by pool and owner", "Saved", "Since metering began", "Forecast", "Energy", "Prices"}
 )
+_WITHOUT_MACHINES = tuple(each for each in _SECTIONS if each[0] not in _OF_BILLED)

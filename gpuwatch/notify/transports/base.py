@@ -122,8 +122,8 @@ def one_without_other(path: tuple[str, ...], one: str, other: str) -> Contradict
 
 
 @contextmanager
-def in_words() -> Iterator[None]:
-    """Turn what sending may raise into a `DeliveryError`."""
+def in_words(url: str = "") -> Iterator[None]:
+    """Turn what sending to a URL may raise into a `DeliveryError`, which names its host and port alone."""
     try:
         yield
     except smtplib.SMTPResponseException as error:
@@ -136,12 +136,12 @@ def in_words() -> Iterator[None]:
         error.close()
         raise DeliveryError(f"the server answered HTTP {error.code}") from None
     except urllib.error.URLError as error:
-        why = network_text(error) or getattr(error.reason, "strerror", None) or error.reason
+        why = network_text(error, url) or getattr(error.reason, "strerror", None) or error.reason
         raise DeliveryError(f"the server was not reached: {why}") from None
     except HTTPException as error:  # its text may hold the URL
-        raise DeliveryError(network_text(error) or f"the HTTP request failed ({type(error).__name__})") from None
+        raise DeliveryError(network_text(error, url) or f"the HTTP request failed ({type(error).__name__})") from None
     except (OSError, smtplib.SMTPException) as error:
-        words = network_text(error) or f"{type(error).__name__}: {error.strerror or error}"
+        words = network_text(error, url) or f"{type(error).__name__}: {error.strerror or error}"
         raise DeliveryError(words) from None
     except ValueError as error:  # http.client's repeats a header, and with it the token
         why = f"an address, a password or a token holds characters that cannot be sent ({type(error).__name__})"

@@ -92,7 +92,9 @@ class MailSettings(Transport):
         message.set_content(harmless_text(delivery.content.text()))
         page = harmless_html(delivery.content.html(mail=True))
         message.add_alternative(page, subtype="html")  # after the text, as RFC 2046 says
-        with in_words(), self._server(self.host or "") as server:
+        host = self.host or ""
+        place = f"smtp://[{host}]:{self.port}" if ":" in host else f"smtp://{host}:{self.port}"
+        with in_words(place), self._server(host) as server:
             if self.username is not None:
                 server.login(self.username, secret(self.password_file))
             refused = server.send_message(message)

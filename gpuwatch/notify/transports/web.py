@@ -172,6 +172,6 @@ def post(url: str, document: object, headers: Mapping[str, str], context: ssl.SS
         request = urllib.request.Request(url, body, sent)  # noqa: S310  checked by the settings
     except ValueError:
         raise DeliveryError("the address is not a valid URL") from None
-    with in_words(), opener(context).open(request, timeout=_TIMEOUT_SECONDS) as answer:
+    with in_words(request.full_url), opener(context).open(request, timeout=_TIMEOUT_SECONDS) as answer:
         content: bytes = answer.read(_LARGEST_ANSWER)
         return content

@@ -124,7 +124,7 @@ def test_a_refusal_and_silence_are_typed(ec2: OddFaults) -> None:
 
 
 def test_status_says_what_is_left(ec2: OddFaults, tmp_path: Path) -> None:
-    """Beneath the table."""
+    """Beneath the table; the exit status is 1, as no agent answers here."""
     file = tmp_path / "gpuwatch.yaml"
     file.write_text(f"fleet: lab\ncloud: {{regions: [{REGION}]}}\nledger: {{path: {tmp_path}/ledger.db}}\n")
     ec2.launch({}, instance_type="p4d.24xlarge")
@@ -132,7 +132,7 @@ def test_status_says_what_is_left(ec2: OddFaults, tmp_path: Path) -> None:
 
     done = CliRunner().invoke(commands, ["status", "--config", str(file)])
 
-    assert done.exit_code == 0, done.output
+    assert done.exit_code == 1, done.output
     assert f"Quota in {REGION}: 288 of 384 vCPUs left ({P})" in done.stdout
     assert G_SPOT not in done.stdout
 

@@ -41,7 +41,7 @@ def test_tools_get_one_object(load: Path) -> None:
     assert Decimal(result["saved_usd_per_year"]) == Decimal(result["today"]["usd_per_year"]) - Decimal(
         result["advised"]["usd_per_year"]
     )
-    assert len(result["sensitivity"]) == 4
+    assert len(result["sensitivity"]) == 7
     assert result["warnings"] == []
 
 

@@ -89,7 +89,7 @@ PLACES = mistakes(
         "backtest --prometheus http://127.0.0.1:1 --step 1h": ("--step", "15s to 5m"),
         "backtest --prometheus http://127.0.0.1:1 --dialect nvml": ("'--dialect'", "'nvml'", "'dcgm'"),
         "backtest --prometheus": ("signals.promql.url", "--prometheus URL"),
-        "top --once --agent http://127.0.0.1:1": ("no agent answers at http://127.0.0.1:1", "refused"),
+        "top --once --agent http://127.0.0.1:1": ("no agent answers at http://127.0.0.1:1", "refuses"),
         "GPUWATCH_LEDGER__PATH=. rounds": (". is a directory", "ledger.db", "ledger.path"),
         "GPUWATCH_LEDGER__PATH=/ cost": ("/ is a directory", "ledger.path"),
         "GPUWATCH_LEDGER__PATH=no.db resume": ("no.db does not exist", "`gpuwatch controller`"),
@@ -106,7 +106,7 @@ ANSWERED = mistakes(
         "plan": "no usable AWS credentials",
         "explain nope": "no usable AWS credentials",
         "blocked --pool training": "no usable AWS credentials",
-        "notify test": ("chat", "refused"),
+        "notify test": ("chat", "refuses"),
     },
     status=1,
 )

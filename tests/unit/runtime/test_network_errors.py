@@ -160,3 +160,11 @@ def test_other_errors_are_none_of_the_network() -> None:
     """An answer that lacks its parts has words of its own."""
     assert network_text(KeyError("Reservations")) is None
     assert network_text(ValueError("not JSON")) is None
+
+
+@pytest.mark.parametrize("url", ["http://[::1", "https://host:70000/", "smtp://::1:25", "//:x"])
+def test_an_address_that_is_none_does_not_hide_the_error(url: str) -> None:
+    """The sentence goes without a place then."""
+    refused = ConnectionRefusedError(errno.ECONNREFUSED, "Connection refused")
+
+    assert network_text(refused, url) == "its address refuses connections; check the port, and that the service runs"
