@@ -147,8 +147,8 @@ def test_explain_prints_the_note() -> None:
     node = plan.observation.fleet.nodes[0]
     page = node_page(plan, desk.rulebook, desk.ledger, node, plan.observation.ledger, round_id=None)
 
-    assert "    people  busy  12s of 30m since input  alice on pts/0\n" in explain_text(page)
-    assert "people  busy  12s of 30m since input  alice on pts/0  utmp" in explain_text(page, verbose=True)
+    assert "    people  busy  12s since input, limit 30m  alice on pts/0\n" in explain_text(page)
+    assert "people  busy  12s since input, limit 30m  alice on pts/0  utmp" in explain_text(page, verbose=True)
 
 
 def test_a_snooze_keeps_a_real_agents_node(driver: StubDriver, tmp_path: Path) -> None:
