@@ -191,6 +191,8 @@ class Picture:
             doubt = f"more than {_DEEPEST} owners stand above it"
         namespace = self.namespaces.get(pod.namespace)
         above = [each.annotations for each in chain] + ([] if namespace is None else [namespace.annotations])
+        # What nothing owns is its own workload, and its people write there what may become of it.
+        said = [pod.annotations, *above] if pod.owner is None and not pod.mirror else above
         protected = next(
             (why for each in chain if (why := protection(each.annotations, f"its owner {each.name}", self.now))), doubt
         )
@@ -198,7 +200,7 @@ class Picture:
             protected = f"its namespace {pod.namespace} is not known"
         elif protected is None and namespace is not None:
             protected = protection(namespace.annotations, f"its namespace {pod.namespace}", self.now)
-        action = nearest(above, IDLE_ACTION)
+        action = nearest(said, IDLE_ACTION)
         if action in ENDING_ACTIONS and (part := _ended_part(named)) is not None:
             kind, uid = named[part]
             name = chain[part].name
@@ -212,7 +214,7 @@ class Picture:
             idle_action=action,
             protected=protected,
             snoozed_until=snoozed_until(above),
-            idle_timeout=longest(above),
+            idle_timeout=longest(said),
             queued=queued,
             unstoppable=self.why_not_stopped(pod.namespace) if queued and action == "stop" else None,
         )

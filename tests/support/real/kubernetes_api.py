@@ -34,6 +34,7 @@ _PLACES = {
     "NetworkPolicy": ("/apis/networking.k8s.io/v1", "networkpolicies"),
     "Node": ("/api/v1", "nodes"),
     "Notebook": ("/apis/kubeflow.org/v1", "notebooks"),
+    "PersistentVolume": ("/api/v1", "persistentvolumes"),
     "PersistentVolumeClaim": ("/api/v1", "persistentvolumeclaims"),
     "Pod": ("/api/v1", "pods"),
     "PodDisruptionBudget": ("/apis/policy/v1", "poddisruptionbudgets"),
@@ -56,7 +57,13 @@ _PLACES = {
 _OTHERS = {("kueue.x-k8s.io", "Workload"): "workloads", ("longhorn.io", "Replica"): "replicas"}
 _WITHOUT_NAMESPACE = {
     *("ClusterRole", "ClusterRoleBinding", "CustomResourceDefinition", "Namespace", "Node"),
-    *("ValidatingAdmissionPolicy", "ValidatingAdmissionPolicyBinding", "DeviceClass", "ResourceSlice"),
+    *(
+        "ValidatingAdmissionPolicy",
+        "ValidatingAdmissionPolicyBinding",
+        "DeviceClass",
+        "ResourceSlice",
+        "PersistentVolume",
+    ),
 }
 
 

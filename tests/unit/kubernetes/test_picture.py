@@ -153,6 +153,17 @@ def test_a_pod_whose_owner_is_gone_is_bare() -> None:
     assert not seen(a_pod(refers("job")), an_owner("job")).bare
 
 
+def test_what_people_write_on_a_pod_that_nothing_owns_says_what_may_become_of_it() -> None:
+    """As on any other workload, before the word of its namespace; on a pod of a Job only the Job's word counts."""
+    said = {IDLE_ACTION: "delete", IDLE_TIMEOUT: "12h"}
+    above = replace(an_owner("team"), annotations={IDLE_ACTION: "stop"})
+    alone = seen(replace(a_pod(), annotations=said), namespace=above).workload
+    owned = seen(replace(a_pod(refers("job")), annotations=said), an_owner("job"), namespace=above).workload
+
+    assert (alone.idle_action, alone.idle_timeout) == ("delete", 43_200.0)
+    assert (owned.idle_action, owned.idle_timeout) == ("stop", None)
+
+
 @pytest.mark.parametrize(
     ("version", "kind", "named"),
     [
