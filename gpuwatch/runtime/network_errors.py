@@ -119,7 +119,7 @@ def _proxy_of(causes: list[BaseException], url: str) -> str | None:
 
 
 def _parts(url: str) -> tuple[str, str, int | None]:
-    """Scheme, host and port; empty for an address that is none, which may be why nobody was reached."""
+    """Scheme, host and port; empty if this is not a valid URL, which may be why nobody was reached."""
     try:
         parts = urlsplit(url)
         port = parts.port

@@ -313,13 +313,14 @@ def play(host: LivedHost, life: Life) -> Played:
 
 
 def rests(host: LivedHost, life: Life) -> bool:
-    """Whether it becomes idle again. An agent that still counts the minute before is replaced by a new one."""
+    """Whether it becomes idle again. An agent that counts the minute before, or a visit, is replaced by a new one."""
     people = any("@tty" in who or "…" in who for who, _ in life.does)  # they are looked at in confirmations alone
+    came = people or any(who != "root" for who, _ in life.does)  # a login over the network may come again for an hour
     for attempt in range(4 * PATIENCE):
         verdict = host.ask(confirm=people)
         if verdict is not None and verdict.activity.state is IDLE:
             return True
-        if attempt == (1 if people else 2 * PATIENCE):
+        if attempt == (1 if came else 2 * PATIENCE):
             host.restart()
         SystemClock().sleep(0.1)
     return False

@@ -48,6 +48,7 @@ _FILES = {
     "etc/profile": "export PATH=/opt/bin:/usr/local/bin:/usr/bin:/bin:/usr/sbin:/sbin\n",
     # Logins and daemons come and go many times in ten seconds here, which systemd refuses by default.
     "etc/systemd/system.conf.d/often.conf": "[Manager]\nDefaultStartLimitIntervalSec=0\n",
+    "etc/systemd/logind.conf.d/over.conf": "[Login]\nUserStopDelaySec=0\n",
     "etc/sysusers.d/daemons.conf": "u sshd - - /run/sshd\nu daemon 1\ng crontab -\n",
     "etc/ssh/sshd_config": "ListenAddress 127.0.0.1\nHostKey /etc/ssh/key\nUsePAM yes\nPrintMotd no\nUseDNS no\n"
     "AuthorizedKeysFile /etc/ssh/people.pub\nSetEnv PATH=/opt/bin:/usr/local/bin:/usr/bin:/bin\n",
@@ -117,6 +118,7 @@ class LivedHost(Booted):
             path.chmod(0o755 if name.startswith("opt/bin") else 0o644)
         shutil.copy(UNITS / "gpuwatch.sysusers.conf", self.root / "etc/sysusers.d/gpuwatch.conf")
         self.run("systemctl", "daemon-reload")
+        self.run("systemctl", "restart", "systemd-logind")  # a session is over with its last process
         self.run("systemd-sysusers")
         self._key = self.root.parent / "key"
         subprocess.run(["ssh-keygen", "-q", "-t", "ed25519", "-N", "", "-f", str(self._key)], check=True)

@@ -163,7 +163,7 @@ def test_other_errors_are_none_of_the_network() -> None:
 
 
 @pytest.mark.parametrize("url", ["http://[::1", "https://host:70000/", "smtp://::1:25", "//:x"])
-def test_an_address_that_is_none_does_not_hide_the_error(url: str) -> None:
+def test_an_invalid_url_does_not_hide_the_error(url: str) -> None:
     """The sentence goes without a place then."""
     refused = ConnectionRefusedError(errno.ECONNREFUSED, "Connection refused")
 
