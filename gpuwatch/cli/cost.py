@@ -211,7 +211,7 @@ def _write_rates(file: Path, document: "RatesDocument", settings: "Settings", *,
         raise BillError(f"{error.filename or file} cannot be written: {error.strerror or error}") from error
     used = settings.prices.file is not None and Path(settings.prices.file).resolve() == file.resolve()
     told = [] if used else [f"Set prices.file: {file}"]
-    told.append("They price what is metered from now on; what was metered before keeps the price of then.")
+    told.append("They apply from now on. Hours that are metered already keep their price.")
     for line in (*notes, f"Wrote {how_many(len(document.rates) - len(notes), 'rate')} into {file}.", *told):
         print_text(line, err=quiet)
 

@@ -197,5 +197,5 @@ def test_the_command_shows_the_rates_and_writes_them(tmp_path: Path) -> None:
     assert "a stop of these hours saves nothing" in done.output
     assert f"Wrote 1 rate into {prices}." in done.output
     assert f"Set prices.file: {prices}" in done.output
-    assert "what was metered before keeps the price of then" in done.output
+    assert "Hours that are metered already keep their price" in done.output
     assert "28.7 % committed" in prices.read_text(encoding="utf-8")
