@@ -147,6 +147,7 @@ def _other_sizes(settings: "Settings") -> Iterator[ConfigWarning]:
 
 def _local_disks(pools: Sequence[str], providers: Sequence[str]) -> str:
     """The decision about local disks that these pools still need."""
+    from gpuwatch.clouds.settings import TITLES
     from gpuwatch.money.prices.catalogue import local_disk_types
 
     known = []
@@ -154,7 +155,7 @@ def _local_disks(pools: Sequence[str], providers: Sequence[str]) -> str:
         types = local_disk_types(provider)
         if types is not None:
             without = f" (all but {', '.join(types.families_without)})" if types.having > types.known / 2 else ""
-            known.append(f"{types.having} of {types.known} GPU types of {provider.upper()}{without}")
+            known.append(f"{types.having} of {types.known} GPU types of {TITLES.get(provider, provider)}{without}")
     most = " and ".join(known) or "most GPU machines"
     keys = ", ".join(f"pools.{name}.idle.instance_store" for name in pools)
     return (

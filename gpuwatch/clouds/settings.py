@@ -83,6 +83,14 @@ class CloudSettings:
         return self.own.secret_stores(regions=self.regions, endpoint_url=self.endpoint_url)
 
 
+TITLES = {  # of the clouds, for people
+    "aws": "AWS",
+    "azure": "Azure",
+    "gcp": "Google Cloud",
+    "alibaba": "Alibaba Cloud",
+    "tencent": "Tencent Cloud",
+}
+
 # The settings of each cloud, by its name.
 CLOUDS: dict[str, type[ProviderSettings]] = {
     name: section

@@ -21,6 +21,7 @@ from datetime import UTC, date, datetime, timedelta
 from decimal import Decimal
 from fractions import Fraction
 
+from gpuwatch.clouds.settings import TITLES
 from gpuwatch.model.fleet import CapacityType
 from gpuwatch.model.money import EFFECTIVE
 from gpuwatch.model.usage import HOUR_MS
@@ -43,13 +44,7 @@ COLUMNS = (
 )  # fmt: skip
 _STEP = Fraction(1, 10**12)
 _DIGITS = Decimal("0.000001")
-_PROVIDERS = {
-    "aws": "AWS",
-    "azure": "Microsoft",
-    "gcp": "Google Cloud",
-    "alibaba": "Alibaba Cloud",
-    "tencent": "Tencent Cloud",
-}
+_PUBLISHERS = {**TITLES, "azure": "Microsoft"}
 _CATEGORIES = {CapacityType.ON_DEMAND.value: "Standard", CapacityType.SPOT.value: "Dynamic"}
 _FORMULA = ("=", "+", "-", "@", "\t", "\r")
 
@@ -122,7 +117,7 @@ def _cells(row: Row, total: Total, day: date, period: Period, money: Sequence[De
     cost, useful, wasted, unproven = (f"{each.normalize() + 0:f}" for each in money)
     first, following = day.replace(day=1), day.replace(day=28) + timedelta(days=4)
     job = "" if row.holder is None else row.holder.workload
-    provider = _PROVIDERS.get(terms.provider or "", terms.provider or "unknown")
+    provider = _PUBLISHERS.get(terms.provider or "", terms.provider or "unknown")
     hours = _hours(total.node_ms)
     return {
         "BilledCost": cost,

@@ -1,8 +1,10 @@
 """What a newcomer types works: the quick start's blocks as they stand, where nothing of gpuwatch has been."""
 
 import subprocess
+import sys
 from pathlib import Path
 
+from tests.support.clouds.alibaba import account as account_of_alibaba
 from tests.support.components import require
 from tests.support.newcomer import environment_with, installed_by, pattern, played, steps
 from tests.support.paths import ROOT
@@ -19,6 +21,11 @@ def test_the_quick_start_works(tmp_path: Path) -> None:
 
     printed, status = played([block for block, _ in asked], tmp_path, programs)
 
+    as_printed(asked, printed, status, tmp_path)
+
+
+def as_printed(asked: list[tuple[str, list[str]]], printed: list[str], status: int, tmp_path: Path) -> None:
+    """Every block ran, and printed the page's lines in their order."""
     logs = "\n".join(
         f"{log.name}: {log.read_text(encoding='utf-8')[-2000:]}" for log in (tmp_path / "home").glob("*.log")
     )
@@ -29,6 +36,21 @@ def test_the_quick_start_works(tmp_path: Path) -> None:
             found = pattern(line).search(seen, begin)
             assert found, f"{block}\nshould print {line!r} and printed\n{seen}\n{logs}"
             begin = found.end()
+
+
+def test_the_quick_start_on_alibaba_works(tmp_path: Path) -> None:
+    """The same, with an account at the fake: a machine of the fleet, and one in a region that nobody looks at."""
+    require("curl")
+    page = (ROOT / "docs/clouds/alibaba-quickstart.md").read_text(encoding="utf-8")
+    asked = steps(page)
+    programs = environment_with(installed_by(page), tmp_path / "python")
+    account = f"{sys.executable} {Path(account_of_alibaba.__file__)} 5000 > account.log 2>&1 &\n"
+    waits = "curl --silent --retry 60 --retry-delay 1 --retry-all-errors http://127.0.0.1:5000 > /dev/null\n"
+    host = {**account_of_alibaba.VARIABLES, "GPUWATCH_CLOUD__ENDPOINT_URL": "http://127.0.0.1:5000"}
+
+    printed, status = played([account + waits, *(block for block, _ in asked)], tmp_path, programs, host=host)
+
+    as_printed(asked, printed[1:], status, tmp_path)
 
 
 def test_the_page_of_the_demo_works(tmp_path: Path) -> None:

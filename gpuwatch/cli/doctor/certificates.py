@@ -44,11 +44,14 @@ def secrets(files: Mapping[str, str | None]) -> Iterator[Finding]:
             continue
         try:
             open_to_all = bool(Path(name).stat().st_mode & stat.S_IROTH)
-            Path(name).open("rb").close()
+            with Path(name).open("rb") as file:
+                empty = not file.read(1)
         except OSError as error:
             yield make_finding("certificate.unusable", where, f"{error.strerror}")
             continue
-        if open_to_all:
+        if empty:
+            yield make_finding("certificate.unusable", where, "it is empty")
+        elif open_to_all:
             yield make_finding("secret.open", where, "every user of this machine may read it")
         else:
             yield fine("secret", where, "others may not read it")

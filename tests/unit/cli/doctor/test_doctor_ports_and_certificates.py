@@ -205,6 +205,16 @@ def test_no_bytes_break_the_reader(tmp_path: Path, garbage: bytes, framed: bool,
         read(TlsFiles(section="agent", ca=file))
 
 
+def test_an_empty_file_is_no_secret(tmp_path: Path) -> None:
+    """The robot's address that somebody still has to write in is missed before the first message is."""
+    waiting = tmp_path / "dingtalk-url"
+    waiting.touch(0o600)
+
+    (found,) = certificates.secrets({"notify.receivers.ops.dingtalk.url_file": str(waiting)})
+
+    assert (found.code, found.seen) == ("certificate.unusable", "it is empty")
+
+
 def test_files_with_secrets_are_closed_to_others(tmp_path: Path) -> None:
     """A key that everybody may read is told, and what is in it is not."""
     key = tmp_path / "key.pem"
