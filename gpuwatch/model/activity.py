@@ -26,7 +26,7 @@ MEANINGS = {
     State.OCCUPIED: "somebody's program is alive and does nothing",
     State.PARKED: "GPU memory is held, nothing computes, and nobody is there",
     State.STALLED: "full use without work, most likely a deadlock",
-    State.UNKNOWN: "nobody can tell, so it is never stopped",
+    State.UNKNOWN: "its use is not known, so it is never stopped",
 }
 
 

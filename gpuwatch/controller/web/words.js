@@ -11,7 +11,7 @@ const MEANINGS = {
   occupied: "somebody's program is alive and does nothing",
   parked: "GPU memory is held, nothing computes, and nobody is there",
   stalled: "full use without work, most likely a deadlock",
-  unknown: "nobody can tell, so it is never stopped",
+  unknown: "its use is not known, so it is never stopped",
   off: "the machine does not run",
 };
 const HEALTHS = ["healthy", "degraded", "failing", "unknown"];

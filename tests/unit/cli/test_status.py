@@ -75,7 +75,7 @@ def test_an_agents_failure_is_one_word() -> None:
     assert list(status.hints(PAGE)) == [
         (
             "parked: GPU memory is held, nothing computes, and nobody is there; "
-            "unknown: nobody can tell, so it is never stopped."
+            "unknown: its use is not known, so it is never stopped."
         ),
         "2 agents gave no verdict. The remedy: gpuwatch explain silent",
     ]
