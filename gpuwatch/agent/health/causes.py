@@ -84,6 +84,13 @@ LEVELS: tuple[Level, ...] = (
         "clock_event_seconds_total, else clock_events",
         lambda _, figures, rules: figures.power_brake_ratio > rules.power_brake_ratio,
     ),
+    _level(
+        "hardware_slowdown",
+        "The hardware lowers its clocks too much of the time and names no reason: look at cooling and supply.",
+        Remedy.DRAIN,
+        "clock_events",
+        lambda _, figures, rules: figures.hardware_ratio > rules.thermal_ratio,
+    ),
     replace(
         _level(
             "pcie_narrow",

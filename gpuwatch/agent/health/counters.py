@@ -9,6 +9,8 @@ from gpuwatch.model.gpu import GpuReading
 _HOUR_SECONDS = 3600.0
 _THERMAL_EVENTS = ("hw_thermal_slowdown", "sw_thermal_slowdown")
 _POWER_BRAKE_EVENTS = ("hw_power_brake_slowdown",)
+_HARDWARE_EVENT = "hw_slowdown"  # either of the hardware's two above, or neither is named
+_HARDWARE_REASONS = frozenset(("hw_thermal_slowdown", "hw_power_brake_slowdown"))
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -22,8 +24,10 @@ class Figures:
     corrected: int | None = None
     corrected_per_hour: float = 0.0
     clock_seconds: Mapping[str, float] | None = None
+    clock_events: tuple[str, ...] = ()
     thermal_ratio: float = 0.0
     power_brake_ratio: float = 0.0
+    hardware_ratio: float = 0.0
 
     def has_restarted(self, reading: GpuReading) -> bool:
         """Whether the GPU was reset or its driver reloaded since: the energy counter began again."""
@@ -37,6 +41,8 @@ class Figures:
         weight = gap / (rules.throttle_window + gap)
         thermal = self._share(reading, _THERMAL_EVENTS, gap)
         power_brake = self._share(reading, _POWER_BRAKE_EVENTS, gap)
+        unnamed = not _HARDWARE_REASONS.intersection(reading.clock_events or ())
+        hardware = self._share(reading, (_HARDWARE_EVENT,), gap) if unnamed else 0.0
         corrected = reading.ecc_corrected_volatile_errors_total
         uncorrected = reading.ecc_uncorrected_volatile_errors_total
         energy = reading.energy_joules_total
@@ -49,17 +55,26 @@ class Figures:
             corrected=self.corrected if corrected is None else corrected,
             corrected_per_hour=faded + _increase(self.corrected, corrected),
             clock_seconds=reading.clock_event_seconds_total,
+            clock_events=reading.clock_events or (),
             thermal_ratio=self.thermal_ratio + (thermal - self.thermal_ratio) * weight,
             power_brake_ratio=self.power_brake_ratio + (power_brake - self.power_brake_ratio) * weight,
+            hardware_ratio=self.hardware_ratio + (hardware - self.hardware_ratio) * weight,
         )
 
     def _share(self, reading: GpuReading, events: tuple[str, ...], gap: float) -> float:
-        """The share of the time since the last reading in which any of these held the clocks down."""
+        """The share of the time since the last reading in which any of these held the clocks down.
+
+        The driver's counters say it, unless they stand still while the event is there at both readings.
+        """
         before, after = self.clock_seconds or {}, reading.clock_event_seconds_total or {}
-        counted = [after[event] - before[event] for event in events if event in before and event in after]
-        if counted and gap > 0:
-            return min(1.0, max(0.0, *counted) / gap)
-        return 1.0 if any(event in (reading.clock_events or ()) for event in events) else 0.0
+        counted = max(
+            (after[event] - before[event] for event in events if event in before and event in after), default=None
+        )
+        now = any(event in (reading.clock_events or ()) for event in events)
+        still = counted == 0 and now and any(event in self.clock_events for event in events)
+        if counted is not None and gap > 0 and not still:
+            return min(1.0, max(0.0, counted) / gap)
+        return float(now)
 
 
 def _increase(before: int | None, after: int | None) -> int:

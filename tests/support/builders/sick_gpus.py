@@ -17,6 +17,7 @@ SEEN: dict[str, tuple[dict[str, Any], Health, Remedy]] = {
     "page_retirement_pending": ({"retired_pages_pending": 1}, Health.DEGRADED, Remedy.RESET),
     "thermal_throttling": ({"clock_events": ("sw_thermal_slowdown",)}, Health.DEGRADED, Remedy.DRAIN),
     "power_brake": ({"clock_events": ("hw_power_brake_slowdown",)}, Health.DEGRADED, Remedy.DRAIN),
+    "hardware_slowdown": ({"clock_events": ("hw_slowdown",)}, Health.DEGRADED, Remedy.DRAIN),
     "pcie_narrow": (
         {"pcie_link_width": 8, "pcie_link_width_max": 16, "utilization_ratio": 0.8},
         Health.DEGRADED,

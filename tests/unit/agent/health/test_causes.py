@@ -105,6 +105,35 @@ def test_throttling_is_taken_from_the_drivers_counters_where_it_has_them(patient
     assert patient.record.figures.thermal_ratio == pytest.approx(0.19, abs=0.03)
 
 
+@pytest.mark.parametrize(
+    ("event", "code"), [("hw_thermal_slowdown", "thermal_throttling"), ("hw_power_brake_slowdown", "power_brake")]
+)
+def test_a_counter_that_stands_still_hides_no_slowdown(patient: Patient, event: str, code: str) -> None:
+    """Some drivers hold the clocks down for minutes and never count it."""
+    still = {"hw_thermal_slowdown": 3.0, "sw_thermal_slowdown": 0.0, "hw_power_brake_slowdown": 0.0}
+    patient.look(a_reading(clock_events=(event,), clock_event_seconds_total=still), times=120)
+
+    assert patient.codes == [code]
+
+
+def test_a_moment_of_heat_between_looks_is_not_taken_for_a_still_counter(patient: Patient) -> None:
+    """The counter that moves is believed, also where each look happens to see the event."""
+    for second in range(300):
+        counters = {"hw_thermal_slowdown": 0.05 * second}
+        patient.look(a_reading(clock_events=("hw_thermal_slowdown",), clock_event_seconds_total=counters))
+
+    assert patient.codes == []
+
+
+def test_a_slowdown_without_a_named_reason_is_found_once(patient: Patient) -> None:
+    """The driver's word for heat or the brake says more; without one the slowdown itself is the cause."""
+    named = Patient()
+    named.look(a_reading(clock_events=("hw_slowdown", "hw_thermal_slowdown")), times=120)
+    patient.look(a_reading(clock_events=("hw_slowdown",)), times=120)
+
+    assert (named.codes, patient.codes) == (["thermal_throttling"], ["hardware_slowdown"])
+
+
 def test_a_narrow_link_matters_under_load_and_after_a_while(patient: Patient) -> None:
     """An idle link may fall back, and a moment says nothing."""
     narrow = {"pcie_link_width": 8, "pcie_link_width_max": 16}
