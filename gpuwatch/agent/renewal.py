@@ -10,6 +10,7 @@ import logging
 import os
 import threading
 from dataclasses import replace
+from datetime import timedelta
 from pathlib import Path
 
 import msgspec
@@ -25,6 +26,7 @@ from gpuwatch.runtime.tls import TlsFiles, client_context
 _LOG = logging.getLogger(__name__)
 
 LOOK_SECONDS = 3600.0
+_ROOM_BYTES = 16384
 _LEFT_RATIO = 1 / 3  # of its time: the rest is for a controller that is away
 
 
@@ -53,17 +55,22 @@ class Renewal:
         """Renew the certificate if it is time; whether there is a new one."""
         if self._url is None:
             return False
+        remedy = ""
         try:
             validity = _validity(self._files)
             left, whole = validity.end - self._clock.now(), validity.end - validity.begin
             if left > whole * _LEFT_RATIO:
                 return False
+            if left <= timedelta(0):
+                remedy = "; it has ended: let this host join again, with a new token"
             self._renew(self._url)
         except joined.AnswerError as error:
-            _LOG.warning("the certificate of agent.tls_certificate cannot be renewed: %s", legible(str(error), 300))
+            told = legible(str(error), 300)
+            _LOG.warning("the certificate of agent.tls_certificate cannot be renewed: %s%s", told, remedy)
         except (OSError, ValueError, http.client.HTTPException) as error:
             words = getattr(error, "verify_message", None) or getattr(error, "strerror", None) or error
-            _LOG.warning("the certificate of agent.tls_certificate is not renewed yet: %s: %s", self._url, words)
+            told = f"{self._url}: {legible(str(words), 300)}{remedy}"
+            _LOG.warning("the certificate of agent.tls_certificate is not renewed yet: %s", told)
         else:
             return True
         return False
@@ -76,13 +83,14 @@ class Renewal:
             OSError, ValueError, http.client.HTTPException: it gives no answer, or none that can be used.
 
         """
-        body = joined.ask_controller(url, joined.RENEW_PATH, b"{}", client_context(self._files), self._clock)
-        answer = msgspec.json.decode(body, type=_Answer)
         certificate = self._files.certificate
         if certificate is None:
             return
         fresh = certificate.with_name(f".{certificate.name}.new")
         try:
+            _write(fresh, " " * _ROOM_BYTES)  # before the question: a full disk wastes no certificate
+            body = joined.ask_controller(url, joined.RENEW_PATH, b"{}", client_context(self._files), self._clock)
+            answer = msgspec.json.decode(body, type=_Answer)
             _write(fresh, answer.certificate)
             validity = _validity(replace(self._files, certificate=fresh))  # raises where it is not of our key
             fresh.replace(certificate)
@@ -112,3 +120,5 @@ def _write(path: Path, text: str) -> None:
     path.unlink(missing_ok=True)
     with os.fdopen(os.open(path, os.O_WRONLY | os.O_CREAT | os.O_EXCL, 0o600), "w", encoding="ascii") as file:
         file.write(text)
+        file.flush()
+        os.fsync(file.fileno())  # a power cut after the replacement leaves no empty file

@@ -1,5 +1,6 @@
 """`gpuwatch join`: who may join, who has, and taking either back; where the controller runs."""
 
+import shlex
 import sys
 from collections.abc import Iterator
 from contextlib import contextmanager
@@ -15,6 +16,7 @@ if TYPE_CHECKING:
     from gpuwatch.controller.join.register import Register
     from gpuwatch.controller.join.settings import JoinSettings
 
+AGENTS_KEY = "/var/lib/gpuwatch-agent/join/agent.key"
 _LONGEST_DAYS = 90
 _MOST_HOSTS = 10_000
 
@@ -46,11 +48,14 @@ def token(*, hosts: int, seconds: float, node: str | None, path: Path | None) ->
         raise click.UsageError("--node is for one host; leave --hosts out")
     with _open_settings(path) as (settings, register):
         from gpuwatch.controller.join.authority import Authority
+        from gpuwatch.controller.join.register import WRONG_NODE_ID, is_node_id
         from gpuwatch.runtime.clock import SystemClock
 
-        now = SystemClock().now()
-        pin = Authority(settings).fingerprint
-        with register.change(now) as book:
+        if node is not None and not is_node_id(node):
+            raise click.BadParameter(WRONG_NODE_ID, param_hint="--node")
+        now, authority = SystemClock().now(), Authority(settings)
+        pin = authority.fingerprint
+        with register.change(now, authority) as book:
             made = book.make_token(now, until=now + timedelta(seconds=seconds), hosts=hosts, node_id=node, pin=pin)
         print_text(made.text())
         whom = f"the node {node}" if node is not None else "1 host" if hosts == 1 else f"{hosts} hosts"
@@ -84,18 +89,18 @@ def revoke(*, what: str, path: Path | None) -> None:
         from gpuwatch.runtime.clock import SystemClock
 
         now, authority = SystemClock().now(), Authority(settings)
-        with register.change(now) as book:
-            kind = book.revoke(what, now)
-            if kind == "host":
-                authority.revoke(book.revoked_serials, now)
-        if kind is None:
+        with register.change(now, authority) as book:
+            kinds = book.revoke(what, now)
+        if not kinds:
             print_text(f"{what} is neither a node that has joined nor a token; see `gpuwatch join list`.", err=True)
             sys.exit(2)
-        print_text(
-            f"The token {what} is revoked; hosts that have joined by it stay."
-            if kind == "token"
-            else f"The certificates of {what} are revoked. To let it join again: gpuwatch join token --node {what}"
-        )
+        if "token" in kinds:
+            print_text(f"The token {what} is revoked; hosts that have joined by it stay.")
+        if "host" in kinds:
+            print_text(
+                f"Certificates and key of {what} are revoked. To let it join again, move {AGENTS_KEY} away on it, and: "
+                f"gpuwatch join token --node {shlex.quote(what)}"
+            )
 
 
 @contextmanager
@@ -113,10 +118,11 @@ def _open_settings(path: Path | None) -> "Iterator[tuple[JoinSettings, Register]
         sys.exit(2)
     try:
         yield settings, Register(Path(settings.folder))
-    except FileNotFoundError:
-        print_text(f"{settings.folder} holds no authority yet; start `gpuwatch controller`, which makes it.", err=True)
-        sys.exit(2)
     except (OSError, ValueError) as error:
-        why = f"{error.filename}: {error.strerror}" if isinstance(error, OSError) else str(error)
-        print_text(f"{why}. Run this as root or as the controller's user.", err=True)
+        why = f"{error.filename or settings.folder}: {error.strerror}" if isinstance(error, OSError) else str(error)
+        if isinstance(error, PermissionError):
+            why += ". Run this as root or as the controller's user"
+        elif isinstance(error, FileNotFoundError) and not settings.file("ca.pem").exists():
+            why = f"{settings.folder} holds no authority yet; start `gpuwatch controller`, which makes it"
+        print_text(f"{why}.", err=True)
         sys.exit(2)

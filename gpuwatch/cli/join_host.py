@@ -6,7 +6,6 @@ The token says which authority is the right one: nothing secret leaves before th
 import http.client
 import json
 import os
-import pwd
 import ssl
 import sys
 from dataclasses import dataclass
@@ -16,13 +15,14 @@ import click
 
 from gpuwatch.agent.settings import AgentSettings
 from gpuwatch.cli.base import config_option, print_text, zero_or_more
+from gpuwatch.cli.join_folder import AgentFolder, open_folder
 from gpuwatch.runtime import joined
 from gpuwatch.runtime.clock import Clock, SystemClock
 from gpuwatch.runtime.json_document import read_json
 
 TOKEN_VARIABLE = "GPUWATCH_JOIN_TOKEN"  # noqa: S105  the name of a variable
 FOLDER = Path("/var/lib/gpuwatch-agent/join")
-_USER = "gpuwatch-agent"
+_KEY = "agent.key"
 _LONGEST_PAUSE = 30.0
 _LATER = frozenset({429, 503})
 
@@ -154,10 +154,10 @@ class Joining:
 
     def join(self, seconds: float) -> str:
         """Have the certificate in its file; gives its end in words."""
-        self.folder.mkdir(mode=0o700, parents=True, exist_ok=True)
-        request = _request(self.folder / "agent.key")
-        authority, certificate = self._patiently(request, seconds)
-        return self._keep(authority, certificate)
+        with open_folder(self.folder) as folder:
+            request = _request(folder)
+            authority, certificate = self._patiently(request, seconds)
+            return _keep_certificate(folder, authority, certificate)
 
     def _patiently(self, request: str, seconds: float) -> tuple[str, str]:
         until, pause = self.clock.monotonic() + seconds, 1.0
@@ -182,11 +182,8 @@ class Joining:
         """The authority's certificate and ours."""
         anybody = joined.unverified_context()
         shown = joined.ask_controller(self.url, joined.CA_PATH, None, anybody, self.clock).decode(errors="replace")
-        try:
-            pinned = joined.pin_of(shown) == self.token.pin
-        except ValueError:
-            pinned = False
-        if not pinned:
+        authority = joined.read_pinned(shown, self.token.pin)
+        if authority is None:
             raise JoinError(
                 f"{self.url} has another authority than the token names: it is another controller, or somebody between "
                 "it and this host; the token was not sent"
@@ -196,60 +193,45 @@ class Joining:
         )
         context = ssl.SSLContext(ssl.PROTOCOL_TLS_CLIENT)
         context.minimum_version = ssl.TLSVersion.TLSv1_3
-        context.load_verify_locations(cadata=shown)
+        context.load_verify_locations(cadata=authority)
         given = read_json(joined.ask_controller(self.url, joined.JOIN_PATH, body.encode(), context, self.clock))
-        return shown, str(given["certificate"])
+        return authority, str(given.get("certificate"))
 
-    def _keep(self, authority: str, certificate: str) -> str:
-        """Write both, once they fit the key; all of the folder is the agent's."""
-        from gpuwatch.runtime.certificates import by_handshake
-        from gpuwatch.runtime.tls import TlsFiles
 
-        fresh, key = self.folder / ".agent.pem.new", self.folder / "agent.key"
-        _write(self.folder / "ca.pem", authority)
-        _write(fresh, certificate)
-        files = TlsFiles(section="agent", certificate=fresh, key=key, ca=self.folder / "ca.pem", ca_key="tls_client_ca")
+def _keep_certificate(folder: AgentFolder, authority: str, certificate: str) -> str:
+    """Write both, once they fit the key."""
+    from gpuwatch.runtime.certificates import by_handshake
+    from gpuwatch.runtime.tls import TlsFiles
+
+    with folder.prepare_file("agent.pem", certificate) as fresh:
+        files = TlsFiles(section="agent", certificate=fresh, key=folder.path / _KEY)
         (validity,) = by_handshake(files)["agent.tls_certificate"]
-        fresh.replace(self.folder / "agent.pem")
-        _give_to_agent(self.folder)
-        return f"{validity.end:%Y-%m-%d}"
+        folder.write("ca.pem", authority)
+        folder.put_in_place(fresh, "agent.pem")
+    return f"{validity.end:%Y-%m-%d}"
 
 
-def _request(path: Path) -> str:
-    """A request for a certificate, signed with the key in the file; a missing key is made."""
+def _request(folder: AgentFolder) -> str:
+    """A request for a certificate, signed with the key in the folder; a missing key is made."""
     try:
         from cryptography import x509
+        from cryptography.exceptions import UnsupportedAlgorithm
         from cryptography.hazmat.primitives import hashes, serialization
         from cryptography.hazmat.primitives.asymmetric import ec
     except ImportError as error:
         from gpuwatch.runtime.installed import MissingExtraError, install_command
 
         raise MissingExtraError(f"to make a key takes the package cryptography: {install_command('join')}") from error
-    if not path.exists():
+    there = folder.read(_KEY)
+    if there is None:
         form = (serialization.Encoding.PEM, serialization.PrivateFormat.PKCS8, serialization.NoEncryption())
-        _write(path, ec.generate_private_key(ec.SECP256R1()).private_bytes(*form).decode())
-    key = serialization.load_pem_private_key(path.read_bytes(), password=None)
-    if not isinstance(key, ec.EllipticCurvePrivateKey):
-        raise JoinError(f"{path} is no key that gpuwatch has made; move it away")
+        there = ec.generate_private_key(ec.SECP256R1()).private_bytes(*form)
+        folder.write(_KEY, there.decode())
+    try:
+        key = serialization.load_pem_private_key(there, password=None)
+    except (ValueError, TypeError, UnsupportedAlgorithm):
+        key = None
+    if not isinstance(key, ec.EllipticCurvePrivateKey) or not isinstance(key.curve, ec.SECP256R1):
+        raise JoinError(f"{folder.path / _KEY} is no key that gpuwatch has made; move it away")
     made = x509.CertificateSigningRequestBuilder().subject_name(x509.Name([])).sign(key, hashes.SHA256())
     return made.public_bytes(serialization.Encoding.PEM).decode()
-
-
-def _write(path: Path, text: str) -> None:
-    """Write a file that its owner alone may read."""
-    fresh = path.with_name(f"{path.name}.part")
-    fresh.unlink(missing_ok=True)
-    with os.fdopen(os.open(fresh, os.O_WRONLY | os.O_CREAT | os.O_EXCL, 0o600), "w", encoding="ascii") as file:
-        file.write(text)
-    fresh.replace(path)
-
-
-def _give_to_agent(folder: Path) -> None:
-    """Where root joins: let the folder be the agent's user's, who renews in it."""
-    try:
-        user = pwd.getpwnam(_USER)
-    except KeyError:
-        return
-    if os.geteuid() == 0:
-        for each in (folder, *folder.iterdir()):
-            os.chown(each, user.pw_uid, user.pw_gid, follow_symlinks=False)

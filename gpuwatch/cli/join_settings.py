@@ -2,6 +2,7 @@
 
 import json
 import os
+import secrets
 from collections.abc import Iterator, Mapping
 from contextlib import contextmanager
 from dataclasses import dataclass
@@ -15,8 +16,9 @@ from gpuwatch.config import load_agent
 from gpuwatch.config.agent_alone import DEFAULT_PATH, default_path
 
 _SECTION = "agent"
-_PEOPLES = frozenset({"host", "notice_users", "node_id"})  # stay as people wrote them
+_PEOPLES = frozenset({"host", "notice_users"})  # stay as people wrote them
 _OURS = frozenset({"controller"})  # is written anew
+_FOR_ALL = 0o644  # the agent's user must be able to read it, whatever root's umask; no secret is in it
 _BEGIN = "# Written by `gpuwatch agent join`."
 
 
@@ -55,15 +57,21 @@ class SettingsFile:
 
         """
         text = with_keys(self.text, keys, str(self.path))
-        fresh = self.path.with_name(f".{self.path.name}.join")
+        fresh = self.path.with_name(f".{self.path.name}.{secrets.token_hex(4)}")
         self.path.parent.mkdir(parents=True, exist_ok=True)
         try:
-            fresh.write_text(text, encoding="utf-8")
-            if self.path.exists():
-                like = self.path.stat()
-                fresh.chmod(like.st_mode & 0o777)
-                if os.geteuid() == 0:
-                    os.chown(fresh, like.st_uid, like.st_gid)
+            opened = os.open(fresh, os.O_WRONLY | os.O_CREAT | os.O_EXCL, 0o600)
+            with os.fdopen(opened, "w", encoding="utf-8") as file:
+                file.write(text)
+                file.flush()
+                os.fsync(opened)
+                if self.path.exists():
+                    like = self.path.stat()
+                    if os.geteuid() == 0:
+                        os.fchown(opened, like.st_uid, like.st_gid)
+                    os.fchmod(opened, like.st_mode & 0o777)
+                else:
+                    os.fchmod(opened, _FOR_ALL)
             load_agent(fresh, self.environment)
             yield PreparedFile(fresh=fresh, path=self.path)
         finally:

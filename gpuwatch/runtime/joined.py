@@ -63,14 +63,17 @@ def read_token(text: str) -> Token:
     return Token(id=found["id"], secret=found["secret"], pin=pin)
 
 
-def pin_of(certificate: str) -> bytes:
-    """The SHA-256 of a certificate in PEM.
+def read_pinned(shown: str, pin: bytes) -> str | None:
+    """The authority's certificate in PEM, if what was shown is the one of that SHA-256.
 
-    Raises:
-        ValueError: it is no certificate.
-
+    Only what this gives may be believed: Python's reader of PEM ends at the padding, so behind the right certificate
+    there may be another one, which OpenSSL would read, too.
     """
-    return hashlib.sha256(ssl.PEM_cert_to_DER_cert(certificate)).digest()
+    try:
+        certificate = ssl.PEM_cert_to_DER_cert(shown)
+    except ValueError:
+        return None
+    return ssl.DER_cert_to_PEM_cert(certificate) if hashlib.sha256(certificate).digest() == pin else None
 
 
 def controller_url(text: str) -> str:

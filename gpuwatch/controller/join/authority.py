@@ -6,9 +6,10 @@
 3. No certificate outlives the authority, and none is valid for longer than the settings say.
 """
 
+import ipaddress
 import os
 import secrets
-from collections.abc import Iterable
+from collections.abc import Collection, Iterable
 from dataclasses import dataclass
 from datetime import datetime, timedelta
 from pathlib import Path
@@ -74,42 +75,59 @@ class Authority:
     def for_node(self, key: ec.EllipticCurvePublicKey, node_id: str, now: datetime) -> Issued:
         """A certificate for the agent of a node: it serves with it, and renews it by it."""
         both = (ExtendedKeyUsageOID.SERVER_AUTH, ExtendedKeyUsageOID.CLIENT_AUTH)
-        return self._issue(key, f"node:{node_id}"[:_LONGEST_CN], (server_name_of(node_id), ANY_AGENT), both, now)
+        words = f"node:{node_id}".encode()[:_LONGEST_CN].decode(errors="ignore")  # for people; the names count
+        return self._issue(key, words, (server_name_of(node_id), ANY_AGENT), both, now)
 
     def keep_own(self, now: datetime) -> None:
         """Make the certificates of the controller and of Prometheus, and new ones when half of their time is over.
 
         Raises:
             OSError: they cannot be written.
+            ValueError: the authority is not valid at that time.
 
         """
         both = (ExtendedKeyUsageOID.SERVER_AUTH, ExtendedKeyUsageOID.CLIENT_AUTH)
         asks = (ExtendedKeyUsageOID.CLIENT_AUTH,)
         for file, name, usages in ((names.CONTROLLER, CONTROLLER, both), (names.PROMETHEUS, PROMETHEUS, asks)):
-            if self._is_fresh(self._join.file(f"{file}.pem"), now):
-                continue
             path = self._join.file(f"{file}.key")
             if not path.exists():
                 write(path, _private(ec.generate_private_key(ec.SECP256R1())))
             # The key stays: so one file is replaced, and nobody reads half of a pair.
             key = _key_in_file(path)
+            if self._is_fresh(self._join.file(f"{file}.pem"), key.public_key(), now):
+                continue
             made = self._issue(key.public_key(), f"gpuwatch-{file}", (name,), usages, now)
             write(self._join.file(f"{file}.pem"), made.pem.encode())
 
-    def revoke(self, serials: Iterable[int], now: datetime) -> None:
-        """Write what the controller trusts: the authority, less these certificates.
+    def revoke(self, serials: Collection[int]) -> None:
+        """Write what the controller trusts, unless it is there: the authority, less these certificates.
+
+        The list has the authority's own time: a later one would hide all agents from a clock that is set back.
 
         Raises:
             OSError: it cannot be written.
 
         """
+        path, begin = self._join.file(names.TRUST), self._certificate.not_valid_before_utc
+        if self._trusts_all_but(set(serials), path):
+            return
         made = x509.CertificateRevocationListBuilder().issuer_name(self._certificate.subject)
-        made = made.last_update(now - _SKEW).next_update(self.end)
+        made = made.last_update(begin).next_update(self.end)
         for serial in serials:
-            entry = x509.RevokedCertificateBuilder().serial_number(serial).revocation_date(now - _SKEW).build()
+            entry = x509.RevokedCertificateBuilder().serial_number(serial).revocation_date(begin).build()
             made = made.add_revoked_certificate(entry)
         signed = made.sign(self._key, hashes.SHA256())
-        write(self._join.file(names.TRUST), self.pem.encode() + signed.public_bytes(_PEM))
+        write(path, self.pem.encode() + signed.public_bytes(_PEM))
+
+    def _trusts_all_but(self, serials: set[int], path: Path) -> bool:
+        """Whether the file says so already."""
+        try:
+            certificate, listed = path.read_text(encoding="ascii").split("-----BEGIN X509 CRL", 1)
+            there = x509.load_pem_x509_crl(f"-----BEGIN X509 CRL{listed}".encode())
+        except (OSError, ValueError):
+            return False
+        ours = certificate == self.pem and there.is_signature_valid(self._key.public_key())
+        return ours and {each.serial_number for each in there} == serials
 
     def _issue(
         self,
@@ -119,6 +137,12 @@ class Authority:
         usages: Iterable[x509.ObjectIdentifier],
         now: datetime,
     ) -> Issued:
+        begin = self._certificate.not_valid_before_utc
+        if not begin <= now < self.end:
+            raise ValueError(
+                f"the authority in {self._join.folder} is of {begin:%Y-%m-%d} to {self.end:%Y-%m-%d}, and today "
+                f"is {now:%Y-%m-%d}: set the clock; after its end, move the folder away, and let all hosts join again"
+            )
         end = min(now + timedelta(seconds=self._join.lifetime), self.end)
         made = (
             x509.CertificateBuilder()
@@ -126,7 +150,7 @@ class Authority:
             .issuer_name(self._certificate.subject)
             .public_key(key)
             .serial_number(x509.random_serial_number())
-            .not_valid_before(max(now - _SKEW, self._certificate.not_valid_before_utc))
+            .not_valid_before(max(now - _SKEW, begin))
             .not_valid_after(end)
             .add_extension(x509.BasicConstraints(ca=False, path_length=None), critical=True)
             .add_extension(x509.ExtendedKeyUsage(usages), critical=False)
@@ -136,15 +160,15 @@ class Authority:
         )
         return Issued(pem=made.public_bytes(_PEM).decode(), serial=made.serial_number, end=made.not_valid_after_utc)
 
-    def _is_fresh(self, path: Path, now: datetime) -> bool:
-        """Whether one of our own certificates is there, of this authority, and has more than half of its time left."""
+    def _is_fresh(self, path: Path, key: ec.EllipticCurvePublicKey, now: datetime) -> bool:
+        """Whether that key's certificate is there, of this authority, and has more than half of its time left."""
         try:
             there = x509.load_pem_x509_certificate(path.read_bytes())
             there.verify_directly_issued_by(self._certificate)
         except (OSError, ValueError, TypeError, InvalidSignature):
             return False
         whole = there.not_valid_after_utc - there.not_valid_before_utc
-        return there.not_valid_before_utc <= now < there.not_valid_after_utc - whole / 2
+        return there.public_key() == key and there.not_valid_before_utc <= now < there.not_valid_after_utc - whole / 2
 
 
 def make_authority(join: JoinSettings, fleet: str, now: datetime) -> Authority:
@@ -182,7 +206,7 @@ def make_authority(join: JoinSettings, fleet: str, now: datetime) -> Authority:
             .not_valid_after(now + _YEARS)
             .add_extension(x509.BasicConstraints(ca=True, path_length=0), critical=True)
             .add_extension(usage, critical=True)
-            .add_extension(x509.NameConstraints([x509.DNSName(each) for each in DOMAINS], None), critical=True)
+            .add_extension(_constraints(), critical=True)
             .add_extension(x509.SubjectKeyIdentifier.from_public_key(key.public_key()), critical=False)
             .sign(key, hashes.SHA256())
         )
@@ -236,15 +260,27 @@ def write(path: Path, content: bytes) -> None:
             file.flush()
             os.fsync(file.fileno())
         fresh.replace(path)
+        folder = os.open(path.parent, os.O_RDONLY)
+        try:
+            os.fsync(folder)  # else a power cut may bring the old file back: a used token, a revoked host
+        finally:
+            os.close(folder)
     finally:
         fresh.unlink(missing_ok=True)
 
 
 def give_to_owner(descriptor: int, folder: Path) -> None:
-    """Give a file of root's to the owner of its folder."""
+    """Give a file that root has just made to the owner of its folder; never one that was there, perhaps as a link."""
     if os.geteuid() == 0:
         owner = folder.stat()
         os.fchown(descriptor, owner.st_uid, owner.st_gid)
+
+
+def _constraints() -> x509.NameConstraints:
+    """Our own names; none of the other kinds by which clients know servers and people."""
+    ours: list[x509.GeneralName] = [x509.DNSName(each) for each in DOMAINS]
+    none = [x509.IPAddress(ipaddress.ip_network(each)) for each in ("0.0.0.0/0", "::/0")]
+    return x509.NameConstraints([*ours, x509.RFC822Name("gpuwatch"), x509.UniformResourceIdentifier("gpuwatch")], none)
 
 
 def _key_in_file(path: Path) -> ec.EllipticCurvePrivateKey:

@@ -12,8 +12,9 @@ from http import HTTPStatus
 from threading import Lock
 
 import msgspec
+from cryptography.hazmat.primitives.asymmetric import ec
 
-from gpuwatch.controller.join.authority import Authority, digest_of, key_in, key_of
+from gpuwatch.controller.join.authority import Authority, Issued, digest_of, key_in, key_of
 from gpuwatch.controller.join.register import Book, HeldToken, Host, RefusedError, Register
 from gpuwatch.runtime.clock import Clock
 from gpuwatch.runtime.http.access import LoginLimiter, client_of
@@ -77,26 +78,25 @@ class JoinDoor:
         except (msgspec.MsgspecError, UnicodeDecodeError, RecursionError) as error:
             raise RefusedError(HTTPStatus.BAD_REQUEST, "this is no request to join, or one of over 16 KiB") from error
         now = self.clock.now()
-        with self.register.change(now) as book:
+        with self.register.change(now, self.authority) as book:
             held = self._token(book, asked, request.client, now)
             try:
                 key = key_in(asked.request)
             except ValueError as error:
                 raise RefusedError(HTTPStatus.BAD_REQUEST, str(error)) from error
             digest = digest_of(key)
-            counts = book.admit(held, asked.node_id, digest)
-            issued = self.authority.for_node(key, asked.node_id, now)
+            counts = book.admit(held, asked.node_id, digest, now)
+            issued = self._issue(key, asked.node_id, now)
             host = Host(node_id=asked.node_id, key=digest, address=request.client, joined_at=now, token=held.id)
-            before = len(book.revoked)
             book.note_joined(held, host, issued, counts=counts)
-            if len(book.revoked) != before:
-                self.authority.revoke(book.revoked_serials, now)
         log.warning("%s has joined from %s with token %s", legible(asked.node_id, 80), request.client, held.id)
         return self._certificate_answer(issued.pem)
 
     def _token(self, book: Book, asked: _Asked, address: str, now: datetime) -> HeldToken:
         """The token, unless too many wrong ones have come from that address."""
-        client, at = client_of(address), self.clock.monotonic()
+        # Whoever has no token's id does not hold up, behind the same NAT, who has one.
+        client = f"{client_of(address)} {asked.token if asked.token in book.tokens else ''}"
+        at = self.clock.monotonic()
         with self._turn:
             if not self._limiter.allows(client, at):
                 words = "too many wrong tokens from this address; try again later"
@@ -111,13 +111,21 @@ class JoinDoor:
         if request.certificate is None:
             raise RefusedError(HTTPStatus.FORBIDDEN, "to renew takes the certificate that was given before")
         now = self.clock.now()
-        with self.register.change(now) as book:
+        with self.register.change(now, self.authority) as book:
             key = key_of(request.certificate)
             host = book.of_key(digest_of(key), now)
-            issued = self.authority.for_node(key, host.node_id, now)
-            book.note_renewed(host, issued, now)
+            issued = self._issue(key, host.node_id, now)
+            book.note_issued(host, issued, now)
         log.info("%s has a new certificate until %s", legible(host.node_id, 80), f"{issued.end:%Y-%m-%d %H:%M} UTC")
         return self._certificate_answer(issued.pem)
+
+    def _issue(self, key: ec.EllipticCurvePublicKey, node_id: str, now: datetime) -> Issued:
+        try:
+            return self.authority.for_node(key, node_id, now)
+        except ValueError as error:  # the words are for who keeps the controller
+            log.error("No host can join or renew: %s", error)  # noqa: TRY400  to be mended
+            words = "the controller's authority has ended, or its clock is wrong: see its log"
+            raise RefusedError(HTTPStatus.SERVICE_UNAVAILABLE, words) from error
 
     def _certificate_answer(self, pem: str) -> Response:
         body = msgspec.json.encode(Answer(certificate=pem, authority=self.authority.pem))

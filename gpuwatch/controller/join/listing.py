@@ -3,7 +3,7 @@
 from dataclasses import dataclass
 from datetime import datetime
 
-from gpuwatch.controller.join.register import Register
+from gpuwatch.controller.join.register import HOSTS_KEPT, TOKENS_KEPT, Register
 from gpuwatch.runtime.table import align_rows
 
 
@@ -62,10 +62,10 @@ class JoinedDocument:
 
 
 def list_joined(register: Register, now: datetime) -> JoinedDocument:
-    """What is in the register, in the order in which it came.
+    """What is in the register, in the order in which it came; not what has ended long ago.
 
     Raises:
-        OSError: it cannot be read.
+        OSError: it cannot be read; FileNotFoundError: there is no authority yet.
         ValueError: it is damaged.
 
     """
@@ -81,6 +81,7 @@ def list_joined(register: Register, now: datetime) -> JoinedDocument:
             until=each.until,
         )
         for each in sorted(book.tokens.values(), key=lambda each: each.made_at)
+        if now < each.until + TOKENS_KEPT
     ]
     hosts = [
         JoinedHost(
@@ -92,6 +93,7 @@ def list_joined(register: Register, now: datetime) -> JoinedDocument:
             until=each.end,
         )
         for each in sorted(book.hosts.values(), key=lambda each: each.joined_at)
+        if now < each.end + HOSTS_KEPT
     ]
     return JoinedDocument(tokens=tuple(tokens), hosts=tuple(hosts))
 

@@ -20,7 +20,7 @@ from gpuwatch.runtime.tls import TlsFiles, server_context
 
 log = logging.getLogger(__name__)
 
-_AUTHORITY_SECONDS = 3600.0  # how often the controller's own certificates are looked at
+_AUTHORITY_SECONDS = 300.0  # how often the folder is looked at: own certificates, the list of revoked ones
 _CONNECTIONS, _OF_ONE_ADDRESS = 256, 64  # many hosts may start at once, behind one address
 _REQUEST_SECONDS = 20.0
 
@@ -31,12 +31,16 @@ class Joins:
     def __init__(self, join: JoinSettings, fleet: str, clock: Clock) -> None:
         """Bound and not yet started; what is wrong is in the log."""
         self._join, self._fleet, self._clock = join, fleet, clock
-        self._server: HttpServer | None = None
+        self._server = self._open()
+
+    def _open(self) -> HttpServer | None:
         try:
-            self._server = make_join_server(join, fleet, clock)
+            return make_join_server(self._join, self._fleet, self._clock)
         except (OSError, ValueError) as error:
-            words = f"{error.filename or join.host}: {error.strerror}" if isinstance(error, OSError) else str(error)
-            log.error("No host can join at port %d (controller.join): %s", join.port, words)  # noqa: TRY400  to be mended
+            where = getattr(error, "filename", None) or self._join.host
+            words = f"{where}: {error.strerror}" if isinstance(error, OSError) else str(error)
+            log.error("No host can join or renew at port %d (controller.join): %s", self._join.port, words)  # noqa: TRY400
+            return None
 
     @property
     def url(self) -> str | None:
@@ -48,16 +52,23 @@ class Joins:
         if self._join.host is not None:
             every = IntervalTrigger(seconds=_AUTHORITY_SECONDS, timezone=UTC)
             scheduler.add_job(self.tick, every, misfire_grace_time=None)
+        self._listen()
+
+    def _listen(self) -> None:
         if self._server is not None:
             self._server.start()
             log.info("Hosts join at %s; `gpuwatch join token` lets one in.", self.url)
 
     def tick(self) -> None:
-        """Renew the controller's own certificates in time."""
+        """Renew the controller's own certificates in time; open the port, if that has failed before."""
+        if self._server is None:
+            self._server = self._open()
+            self._listen()
+            return
         try:
-            open_authority(self._join, self._fleet, self._clock)
-        except (OSError, ValueError):
-            log.exception("The certificates in controller.join.folder cannot be renewed; the next try is in an hour.")
+            open_authority(self._join, self._fleet, self._clock, make=False)
+        except (OSError, ValueError) as error:
+            log.error("controller.join.folder cannot be kept: %s; the next try is in five minutes", error)  # noqa: TRY400
 
     def close(self) -> None:
         """End every connection of hosts."""
@@ -65,8 +76,10 @@ class Joins:
             self._server.close()
 
 
-def open_authority(join: JoinSettings, fleet: str, clock: Clock) -> Authority:
+def open_authority(join: JoinSettings, fleet: str, clock: Clock, *, make: bool = True) -> Authority:
     """The authority with all its files: made where they are missing, renewed where they are old.
+
+    Without `make`, as in the middle of a controller's life, no other authority is made in place of one that is gone.
 
     Raises:
         OSError: a file cannot be read or written.
@@ -74,12 +87,14 @@ def open_authority(join: JoinSettings, fleet: str, clock: Clock) -> Authority:
 
     """
     register, now = Register(Path(join.folder)), clock.now()
-    register.folder.mkdir(mode=0o700, parents=True, exist_ok=True)
+    if make:
+        register.folder.mkdir(mode=0o700, parents=True, exist_ok=True)
     with register.lock():
-        authority = make_authority(join, fleet, now)
+        if make:
+            register.begin()
+        authority = make_authority(join, fleet, now) if make else Authority(join)
         authority.keep_own(now)
-        if not join.file(names.TRUST).exists():
-            authority.revoke(register.read().revoked_serials, now)
+        authority.revoke(register.read().revoked_serials)
     return authority
 
 

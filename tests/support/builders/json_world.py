@@ -13,6 +13,8 @@ from gpuwatch.clouds import Leftover, LeftoverKind
 from gpuwatch.clouds.permissions import Quota
 from gpuwatch.controller.join.authority import Issued
 from gpuwatch.controller.join.register import Host, Register
+from gpuwatch.controller.join.serve import open_authority
+from gpuwatch.controller.join.settings import JoinSettings
 from gpuwatch.controller.round import Round
 from gpuwatch.ledger import Ledger, LedgerSettings
 from gpuwatch.model.activity import State
@@ -87,8 +89,8 @@ def made_in(folder: Path) -> Path:
 
 def one_has_joined(folder: Path) -> None:
     """A token, and a host that has joined by it."""
-    folder.mkdir()
-    with Register(folder).change(NOW) as book:
+    authority = open_authority(JoinSettings(folder=str(folder)), "lab", ManualClock(wall=NOW))
+    with Register(folder).change(NOW, authority) as book:
         made = book.make_token(NOW, until=NOW + timedelta(hours=1), hosts=2, node_id=None, pin=bytes(32))
         host = Host(node_id="i-train-1", key="00", address="127.0.0.1", joined_at=NOW, token=made.id)
         issued = Issued(pem="", serial=1, end=NOW + timedelta(days=90))

@@ -2,7 +2,8 @@
 
 import json
 import ssl
-from collections.abc import Mapping
+from collections.abc import Iterator, Mapping
+from contextlib import contextmanager
 from dataclasses import dataclass, field
 from datetime import timedelta
 from pathlib import Path
@@ -22,6 +23,7 @@ from gpuwatch.controller.join.settings import JoinSettings
 from gpuwatch.runtime import joined
 from gpuwatch.runtime.clock import ManualClock, SystemClock
 from gpuwatch.runtime.http.server import HttpServer
+from gpuwatch.runtime.tls import TlsFiles, client_context
 
 DAY = timedelta(days=1)
 P256 = ec.SECP256R1()
@@ -44,13 +46,14 @@ class Controller:
     """The port at which hosts join."""
 
     join: JoinSettings
+    fleet: str = "lab"
     clock: ManualClock = field(default_factory=world_clock)
     server: HttpServer | None = None
 
     def begin(self) -> None:
         """Start, or start again with what is in the folder."""
         self.end()
-        self.server = make_join_server(self.join, "lab", self.clock)
+        self.server = make_join_server(self.join, self.fleet, self.clock)
         assert self.server is not None
         self.server.start()
 
@@ -79,21 +82,20 @@ class Controller:
     @property
     def authority(self) -> Authority:
         """Its authority, with all files fresh."""
-        return open_authority(self.join, "lab", self.clock)
+        return open_authority(self.join, self.fleet, self.clock)
 
     def token(self, *, hosts: int = 1, hours: float = 1.0, node_id: str | None = None) -> str:
         """A token."""
-        now, pin = self.clock.now(), self.authority.fingerprint
-        with self.register.change(now) as book:
-            made = book.make_token(now, until=now + timedelta(hours=hours), hosts=hosts, node_id=node_id, pin=pin)
+        now, authority = self.clock.now(), self.authority
+        until = now + timedelta(hours=hours)
+        with self.register.change(now, authority) as book:
+            made = book.make_token(now, until=until, hosts=hosts, node_id=node_id, pin=authority.fingerprint)
         return made.text()
 
     def revoke(self, what: str) -> None:
         """`gpuwatch join revoke`."""
-        authority = self.authority
-        with self.register.change(self.clock.now()) as book:
-            assert book.revoke(what, self.clock.now()) is not None
-            authority.revoke(book.revoked_serials, self.clock.now())
+        with self.register.change(self.clock.now(), self.authority) as book:
+            assert book.revoke(what, self.clock.now())
 
     def post(self, path: str, body: bytes, context: ssl.SSLContext | None = None) -> tuple[int, str]:
         """Status and words of an answer."""
@@ -139,3 +141,19 @@ class JoiningHost:
     def certificate(self) -> x509.Certificate:
         """What it has."""
         return x509.load_pem_x509_certificate((self.folder / "join/agent.pem").read_bytes())
+
+
+def renewal_context(host: JoiningHost) -> ssl.SSLContext:
+    """A client with the host's certificate."""
+    folder = host.folder / "join"
+    files = TlsFiles(section="agent", certificate=folder / "agent.pem", key=folder / "agent.key", ca=folder / "ca.pem")
+    return client_context(files)
+
+
+@contextmanager
+def a_controller(folder: Path) -> Iterator[Controller]:
+    """One that listens."""
+    made = Controller(join=JoinSettings(host="127.0.0.1", port=0, folder=str(folder)))
+    made.begin()
+    yield made
+    made.end()

@@ -24,8 +24,17 @@ from gpuwatch.controller.join.settings import TRUST, JoinSettings
 from gpuwatch.runtime import joined
 from gpuwatch.runtime.clock import ManualClock, SystemClock
 from gpuwatch.runtime.http.request import Request, Response
-from gpuwatch.runtime.tls import TlsFiles, client_context, server_context
-from tests.support.real.joining import DAY, P256, Controller, JoiningHost, a_request, world_clock
+from gpuwatch.runtime.tls import TlsFiles, server_context
+from tests.support.real.joining import (
+    DAY,
+    P256,
+    Controller,
+    JoiningHost,
+    a_controller,
+    a_request,
+    renewal_context,
+    world_clock,
+)
 
 NOTHING_ELSE = {HealthCheck.function_scoped_fixture}
 
@@ -33,10 +42,8 @@ NOTHING_ELSE = {HealthCheck.function_scoped_fixture}
 @pytest.fixture
 def controller(tmp_path: Path) -> Iterator[Controller]:
     """One that listens."""
-    made = Controller(join=JoinSettings(host="127.0.0.1", port=0, folder=str(tmp_path / "controller")))
-    made.begin()
-    yield made
-    made.end()
+    with a_controller(tmp_path / "controller") as made:
+        yield made
 
 
 @pytest.fixture
@@ -49,13 +56,6 @@ def names(certificate: x509.Certificate) -> list[str]:
     """Its subjectAltNames."""
     found = certificate.extensions.get_extension_for_class(x509.SubjectAlternativeName).value
     return found.get_values_for_type(x509.DNSName)
-
-
-def renewal_context(host: JoiningHost) -> ssl.SSLContext:
-    """A client with the host's certificate."""
-    folder = host.folder / "join"
-    files = TlsFiles(section="agent", certificate=folder / "agent.pem", key=folder / "agent.key", ca=folder / "ca.pem")
-    return client_context(files)
 
 
 def test_a_stolen_token_gives_its_own_certificate_and_nobody_elses(controller: Controller, host: JoiningHost) -> None:
@@ -358,13 +358,13 @@ def test_a_key_of_another_kind_is_no_key_of_ours(controller: Controller, host: J
 )
 def test_whatever_is_asked_a_node_keeps_its_key_and_a_token_its_limit(uses: int, asked: list[tuple[str, str]]) -> None:
     """Hosts of any names and keys, in any order, with one token: no more nodes than uses, one key for each."""
-    now, book = world_clock().now(), Book()
+    now, book = world_clock().now(), Book(schema=1)
     made = book.make_token(now, until=now + DAY, hosts=uses, node_id=None, pin=bytes(32))
     first: dict[str, str] = {}
     for node, key in asked:
         held = book.check_token(made.id, made.secret, now)
         try:
-            counts = book.admit(held, node, key)
+            counts = book.admit(held, node, key, now)
         except RefusedError:
             continue
         host = Host(node_id=node, key=key, address="127.0.0.1", joined_at=now, token=made.id)

@@ -1,42 +1,29 @@
 """Agents renew their certificates, by clocks of the test's: the rows of the table in docs/join.md on renewal."""
 
-import ssl
 from collections.abc import Iterator
 from datetime import timedelta
 from pathlib import Path
 
 import pytest
-from hypothesis import HealthCheck
 
 from gpuwatch.agent.renewal import Renewal
 from gpuwatch.controller.join.settings import JoinSettings
 from gpuwatch.runtime import joined
 from gpuwatch.runtime.tls import TlsFiles, client_context
-from tests.support.real.joining import Controller, JoiningHost, world_clock
-
-NOTHING_ELSE = {HealthCheck.function_scoped_fixture}
+from tests.support.real.joining import Controller, JoiningHost, a_controller, renewal_context, world_clock
 
 
 @pytest.fixture
 def controller(tmp_path: Path) -> Iterator[Controller]:
     """One that listens."""
-    made = Controller(join=JoinSettings(host="127.0.0.1", port=0, folder=str(tmp_path / "controller")))
-    made.begin()
-    yield made
-    made.end()
+    with a_controller(tmp_path / "controller") as made:
+        yield made
 
 
 @pytest.fixture
 def host(tmp_path: Path) -> JoiningHost:
     """A host that has not joined."""
     return JoiningHost(folder=tmp_path / "host")
-
-
-def renewal_context(host: JoiningHost) -> ssl.SSLContext:
-    """A client with the host's certificate."""
-    folder = host.folder / "join"
-    files = TlsFiles(section="agent", certificate=folder / "agent.pem", key=folder / "agent.key", ca=folder / "ca.pem")
-    return client_context(files)
 
 
 def test_an_agent_renews_by_its_certificate_when_a_third_of_its_time_is_left(tmp_path: Path, host: JoiningHost) -> None:
