@@ -33,6 +33,7 @@ from gpuwatch.money.prices.price_book import of_fleet
 from gpuwatch.policies import PoolRules, replacement, scaling
 from gpuwatch.policies.idle_timeout import demand
 from gpuwatch.policies.lost_gpus import judge_fleet
+from gpuwatch.policies.machines import told_by_records
 
 log = logging.getLogger(__name__)
 
@@ -181,6 +182,9 @@ def _read_ledger(look: _Look) -> None:
     parts = look.parts
     past = parts.past(look.now, recent=_memory(parts, look.rules), interval_seconds=parts.interval_seconds)
     look.ledger = with_foreign(parts, past, look.fleet.nodes)
+    launched = parts.ledger.identity.launched(told_by_records(look.fleet.nodes, look.ledger))
+    if launched != look.ledger.launched:
+        look.ledger = replace(look.ledger, launched=launched)
 
 
 def _obey_keeps(look: _Look) -> None:

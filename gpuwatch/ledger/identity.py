@@ -1,14 +1,22 @@
-"""Which ledger this is: whether it may be trusted, and which decisions on the fleet's machines are not its own."""
+"""Which ledger this is: whether it may be trusted, which decisions on machines are not its own, which launches are."""
 
 from collections.abc import Collection, Iterable, Iterator
 
 from sqlalchemy import Connection, select
 
 from gpuwatch.ledger.store import Store
-from gpuwatch.ledger.tables import CONTROLS, INTENTS
+from gpuwatch.ledger.tables import CONTROLS, INTENTS, OUTCOMES
+from gpuwatch.model.decision import Verb
 from gpuwatch.model.orders import ITSELF
+from gpuwatch.policies.lives import launched_machine
 
 _KEYS_AT_ONCE = 500  # of a database's variables
+_LAUNCHES = (
+    select(OUTCOMES.c.detail)
+    .join(INTENTS, INTENTS.c.key == OUTCOMES.c.key)
+    .where(INTENTS.c.verb == Verb.LAUNCH.value)
+    .order_by(INTENTS.c.id.desc())
+)
 
 
 class Identity:
@@ -17,6 +25,7 @@ class Identity:
     def __init__(self, store: Store) -> None:
         """Of an open ledger."""
         self._store = store
+        self._launched: dict[str, bool] = {}  # by the machines that were asked about
 
     @property
     def trouble(self) -> str | None:
@@ -41,6 +50,26 @@ class Identity:
                 some = INTENTS.c.key.in_(sorted_keys[first : first + _KEYS_AT_ONCE])
                 known.update(db.scalars(select(INTENTS.c.key).where(some)))
         return tuple(key for key in sorted_keys if key not in known)
+
+    def launched(self, node_ids: Iterable[str]) -> tuple[str, ...]:
+        """Those of these machines that were launched by a decision on record here, in order.
+
+        All launches are walked, from the newest back: once for each machine, since its launch is over.
+        """
+        asked = sorted(set(node_ids))
+        sought = {node_id for node_id in asked if node_id not in self._launched}
+        self._launched |= dict.fromkeys(sought, False)
+        if sought:
+            with self._store.reading() as db:
+                result = db.execute(_LAUNCHES.execution_options(yield_per=_KEYS_AT_ONCE))
+                try:
+                    while sought and (row := result.fetchone()) is not None:
+                        if (made := launched_machine(row.detail)) in sought:
+                            self._launched[made] = True
+                            sought.remove(made)
+                finally:
+                    result.close()
+        return tuple(node_id for node_id in asked if self._launched[node_id])
 
     def objections(self, foreign: Collection[str]) -> Iterator[str]:
         """Why decisions on the fleet's machines that are not on record here make a controller begin paused, each once.
@@ -82,6 +111,10 @@ class NoIdentity:
     trouble: str | None = None
     doubt: str | None = None
 
+    def __init__(self) -> None:
+        """Nothing is launched yet."""
+        self.made: set[str] = set()  # the machines that its launches brought
+
     def begin_paused(self) -> None:
         """There is no doubt to put on record."""
 
@@ -89,6 +122,10 @@ class NoIdentity:
         """All decisions are its own."""
         del keys
         return ()
+
+    def launched(self, node_ids: Iterable[str]) -> tuple[str, ...]:
+        """Those that its launches brought."""
+        return tuple(sorted(self.made.intersection(node_ids)))
 
     def objections(self, foreign: Collection[str]) -> Iterator[str]:
         """No objection: nothing is foreign here."""

@@ -48,6 +48,10 @@ class LedgerIdentity(Protocol):
         """Those of these decisions that are not on record here, in order."""
         ...
 
+    def launched(self, node_ids: Iterable[str]) -> tuple[str, ...]:
+        """Those of these machines that this ledger launched, in order; their launches are over."""
+        ...
+
     def objections(self, foreign: Collection[str]) -> Iterator[str]:
         """Why these foreign decisions make a controller begin paused, each reason once."""
         ...

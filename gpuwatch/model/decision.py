@@ -228,10 +228,10 @@ class Unreached:
 class LedgerView:
     """What decisions may know of the past.
 
-    `resumed` are the times from which on nodes of a pool (None: all) had notices and removals again: after a pause, an
-    observation, an absence; `resume_orders` and `acknowledged` when people gave these orders. `backtests` are the
-    newest of each pool's rules, as kept; `approvals` those of notices in force; `foreign` decisions that machines bear
-    (DECISION_TAG) and this ledger lacks; `shields` nodes with gpuwatch's own scale-in protection.
+    `resumed`: from when on nodes of a pool (None: all) had notices and removals again, after what kept them off;
+    `resume_orders`, `acknowledged`: when people gave these; `backtests`: the newest of each pool's rules; `foreign`:
+    decisions that machines bear (DECISION_TAG) and it lacks; `launched`: stopped machines that it launched, with a
+    notice in their tags; `approvals`: of notices in force; `shields`: nodes with gpuwatch's own scale-in protection.
     """
 
     notices: tuple[Notice, ...] = ()
@@ -247,6 +247,7 @@ class LedgerView:
     snoozes: tuple[Snooze, ...] = ()
     approvals: tuple[Approval, ...] = ()
     foreign: tuple[str, ...] = ()
+    launched: tuple[str, ...] = ()
     shields: tuple[str, ...] = ()
     interruptions: tuple[Interruption, ...] = ()  # notices of clouds that are on record and not over
     unreached: tuple[Unreached, ...] = ()  # by the newest round that acted

@@ -32,6 +32,7 @@ from gpuwatch.policies.spot.records import BACK_TO_SPOT
 
 # How outcomes of a launch name its machine: accepted, settled, ended before it was a node, and left without a place.
 LAUNCHES, SHOWN, ENDED = "the cloud launches ", "the cloud shows ", "was launched and is terminated"
+_LAUNCHED = "the cloud launched "
 NEVER_RAN = "was accepted, had no place to run, and is left there stopped"
 THERE = frozenset({NodeState.RUNNING, NodeState.PENDING, NodeState.UNKNOWN})
 _HOWS = frozenset(each.value for each in End)
@@ -115,6 +116,14 @@ def _begins(done: Done) -> bool:
     if done.verb is Verb.START:
         return done.status is Status.SETTLED or (done.status is Status.FAILED and done.reached)
     return done.verb is Verb.LAUNCH and (done.status is Status.SETTLED or done.detail.endswith(ENDED))
+
+
+def launched_machine(detail: str) -> str | None:
+    """The machine that an outcome of a launch names; None: it names none."""
+    for begin in (LAUNCHES, _LAUNCHED, SHOWN):
+        if detail.startswith(begin):
+            return detail.removeprefix(begin).partition(",")[0]
+    return detail.partition(" ")[0] if detail.endswith(ENDED) or f" {NEVER_RAN}" in detail else None
 
 
 def _begin_life(done: Done, seen: Mapping[str, Use]) -> Life:

@@ -39,7 +39,7 @@ from gpuwatch.model.decision import (
 )
 from gpuwatch.model.fleet import CapacityType, Node, NodeGroup, NodeState
 from gpuwatch.model.life import End, Expected, PoolMachines
-from gpuwatch.policies.lives import LAUNCHES, SHOWN, THERE
+from gpuwatch.policies.lives import SHOWN, THERE, launched_machine
 from gpuwatch.policies.places import group_places
 from gpuwatch.policies.sizes import NODES, Sizes
 from gpuwatch.policies.spot.records import CAPACITY, SPOT
@@ -197,15 +197,14 @@ def may_appear(entry: OpenIntent, at: datetime) -> bool:
 
 def launched_id(entry: OpenIntent) -> str | None:
     """The machine that the cloud said it launches; None where it has not said so, or nothing else was written since."""
-    detail = "" if entry.last is None else entry.last.detail
-    made = detail.removeprefix(LAUNCHES).removeprefix("the cloud launched ")
-    return None if made == detail else made.partition(",")[0]
+    return None if entry.last is None else launched_machine(entry.last.detail)
 
 
 def _left_stopped(observation: Observation, pool: str, nodes: Iterable[Node]) -> list[Node]:
     """The machines that gpuwatch launched for the pool, and that stopped without gpuwatch: their disks are paid for.
 
-    Where the ledger's last three days do not know a machine any more its tag says who launched it.
+    Where the ledger's last three days do not know a machine any more, its tag says who launched it. A notice writes
+    that tag anew; of a machine that had one the ledger's older records say it (`launched`).
     """
     ledger = observation.ledger
     mine = [life for life in observation.lives if life.pool == pool and not life.started]
@@ -216,9 +215,15 @@ def _left_stopped(observation: Observation, pool: str, nodes: Iterable[Node]) ->
         for node in down
         if node.enrolled
         and node.group is None
-        and (node.id in ids or _bears_its_launch(node, ledger))
+        and (node.id in ids or node.id in ledger.launched or _bears_its_launch(node, ledger))
         and ledger.open_for(node.id) is None
     ]
+
+
+def told_by_records(nodes: Iterable[Node], ledger: LedgerView) -> list[str]:
+    """The stopped machines of which the ledger's records alone say who launched them: a notice wrote their tag anew."""
+    down = [node for node in nodes if node.state in _DOWN and node.enrolled and node.group is None]
+    return [node.id for node in down if node.tags.get(NOTIFIED_TAG) and node.id not in ledger.stopped_ids]
 
 
 def _bears_its_launch(node: Node, ledger: LedgerView) -> bool:

@@ -47,6 +47,7 @@ from gpuwatch.model.promise import Notice, promise_of
 from gpuwatch.model.proposal import stop_words
 from gpuwatch.model.verbs import CLOUD_RECORDS, ENDS_OF_A_STOP
 from gpuwatch.policies.idle_timeout.gap_history import GapHistory
+from gpuwatch.policies.lives import launched_machine
 from gpuwatch.simulate.caches import changed_places
 
 _when, _number, _written = itemgetter(0), itemgetter(1), attrgetter("at")
@@ -181,6 +182,8 @@ class InMemoryLedger:
         if intent.key not in self._opened:
             raise LedgerError(f"no intent {intent.key} is open")
         outcome, held = Outcome(key=intent.key, at=at, status=status, detail=detail), self._opened[intent.key].intent
+        if intent.verb is Verb.LAUNCH and (made := launched_machine(detail)) is not None:
+            self.identity.made.add(made)
         if scale_in_protection.ends(intent.verb, status):
             self._shields.pop(intent.node_id, None)
         if scale_in_protection.begins(intent.verb, status):

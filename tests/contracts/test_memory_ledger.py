@@ -15,6 +15,7 @@ from gpuwatch.model.decision import Intent, LedgerView, Proposal, Reason, Status
 from gpuwatch.model.fleet import NodeState
 from gpuwatch.model.promise import arguments_of
 from gpuwatch.policies.idle_timeout.gap_history import GapHistory
+from gpuwatch.policies.lives import ENDED
 from gpuwatch.simulate.memory_ledger import InMemoryLedger
 from tests.support.builders.fleet import NOW, a_node, an_observation
 
@@ -65,13 +66,17 @@ class Both(RuleBasedStateMachine):
         self.keys[lean.key] = real.key
         self.open.append((real, lean))
 
-    @rule(data=st.data(), status=st.sampled_from(sorted(Status)))
-    def settle(self, data: st.DataObject, status: Status) -> None:
-        """An open intent comes to something."""
+    @rule(
+        data=st.data(),
+        status=st.sampled_from(sorted(Status)),
+        detail=st.sampled_from(["so it went", "the cloud launches i-1", "the cloud shows i-2", f"i-3 {ENDED}"]),
+    )
+    def settle(self, data: st.DataObject, status: Status, detail: str) -> None:
+        """An open intent comes to something; a launch says to which machine."""
         if self.open:
             pair = data.draw(st.sampled_from(self.open))
-            self.ledgers[0].settle(pair[0], status, "so it went", self.now)
-            self.ledgers[1].settle(pair[1], status, "so it went", self.now)
+            self.ledgers[0].settle(pair[0], status, detail, self.now)
+            self.ledgers[1].settle(pair[1], status, detail, self.now)
             if status in {Status.SETTLED, Status.CANCELLED, Status.FAILED}:
                 self.open.remove(pair)
 
@@ -136,8 +141,10 @@ class Both(RuleBasedStateMachine):
         )
 
     def teardown(self) -> None:
-        """Let go."""
+        """Both know whom they launched, at the end: the real one asks about each machine once."""
         if hasattr(self, "ledgers"):
+            names = ["i-1", "i-2", "i-3", "i-4"]
+            assert self.ledgers[0].identity.launched(names) == self.ledgers[1].identity.launched(names)
             self.ledgers[0].close()
 
 

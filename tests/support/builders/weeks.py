@@ -14,7 +14,7 @@ from gpuwatch.policies.launches import LaunchRules
 from gpuwatch.policies.scaling import Metric, ScalingRules
 from gpuwatch.policies.schedule import Window
 from gpuwatch.policies.spot.mix import MixRules
-from tests.support.builders.fleet import RULES, FakeFleet, a_node
+from tests.support.builders.fleet import RULES, Desk, FakeFleet, a_node
 from tests.support.builders.light_desk import LightDesk
 from tests.support.builders.offers import OFFERS
 from tests.support.fakes.failing_images import FailingImages, TakingMarket
@@ -39,7 +39,7 @@ class Week:
 class Cause:
     """A cloud, the rules of its pools, and what changes from minute to minute."""
 
-    cloud: Callable[[LightDesk], FakeFleet]
+    cloud: Callable[[Desk], FakeFleet]
     rules: PoolRules
     pools: int = 1
     clouds: int = 1  # which the pools are in by turns
@@ -100,7 +100,7 @@ def an_image(
 
     made: list[FakeFleet] = []
 
-    def cloud(desk: LightDesk) -> FakeFleet:
+    def cloud(desk: Desk) -> FakeFleet:
         made.append(FailingImages(clock=desk.clock, minutes=minutes, then=then, state=state, mute=mute))
         return made[-1]
 
@@ -121,7 +121,7 @@ def a_market(*, hours: float | None = None, taken_after: float | None = None, fl
     else:
         rules = replace(rules, scaling=ScalingRules(metrics={"load": QUEUE}))
 
-    def cloud(desk: LightDesk) -> FakeFleet:
+    def cloud(desk: Desk) -> FakeFleet:
         tags = {INTERRUPTIBLE_TAG: "true"}
         if taken_after is None:
             return SpotMarket(clock=desk.clock, tags=tags)

@@ -15,6 +15,7 @@ from gpuwatch.ledger import Ledger, LedgerError
 from gpuwatch.model.decision import Status, Verb
 from gpuwatch.model.evidence_text import reset_text
 from gpuwatch.model.fleet import NodeReport
+from gpuwatch.policies.lives import ENDED, NEVER_RAN
 from tests.support.builders.desk import REASON, an_intent
 from tests.support.builders.fleet import NOW, a_node, a_verdict, an_observation
 from tests.support.builders.last_busy import busy_last, cpu_evidence
@@ -183,3 +184,22 @@ def test_an_acknowledged_intent_survives_kill_minus_nine(tmp_path: Path) -> None
     assert died.returncode == -9
     assert len(ledger.view(NOW).open_intents) == 3
     ledger.close()
+
+
+def test_a_ledger_knows_for_good_which_machines_it_launched() -> None:
+    """Whatever its launch came to, and however much was written since; others' machines it does not know."""
+    ledger = Ledger.in_memory()
+    said = {
+        "i-1": [(Status.ACCEPTED, "the cloud launches i-1"), (Status.SETTLED, "the cloud shows i-1")],
+        "i-2": [(Status.UNSEEN, "the cloud launched i-2, and after 10m it does not appear as a node of pool a: why")],
+        "i-3": [(Status.FAILED, f"i-3 {NEVER_RAN}: no room")],
+        "i-4": [(Status.FAILED, f"i-4 (a key that it may not use) {ENDED}")],
+    }
+    for outcomes in said.values():
+        launch = an_intent(ledger, Verb.LAUNCH)
+        for status, detail in outcomes:
+            ledger.settle(launch, status, detail, NOW)  # type: ignore[arg-type]
+    ledger.settle(an_intent(ledger, Verb.NOTICE), Status.SETTLED, "the cloud shows i-5", NOW)  # type: ignore[arg-type]
+
+    assert ledger.identity.launched([*said, "i-5", "i-6"]) == tuple(said)
+    assert ledger.identity.launched(["i-6", "i-2"]) == ("i-2",)
