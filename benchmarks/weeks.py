@@ -39,12 +39,12 @@ def measure() -> Iterator[Figure]:
             ("launched on the worst later day", max(week.launched[1:]), _MOST_MACHINES),
             ("calls on the worst later day", max(week.calls[1:]), _MOST_CALLS),
             ("most that ran at once", week.most, float(cause.pools * cause.wanted + cause.surge)),
-            ("left stopped", week.stopped, None),
+            ("left stopped", week.stopped, float(2 * cause.pools * cause.wanted)),  # as many again as are wanted
         )
         for what, count, most in rows:
-            yield Figure(name=f"{name}: {what}", unit="", runs=[float(count)], at_most=most, digits=0)
+            yield Figure(name=f"{name}: {what}", unit="", runs=[float(count)], at_most=most)
     for often in (0.1, 1.0):
         stops = stops_a_day(_DAYS, often=often, seed=1)
         name = f"somebody starts it again {often:g} times an hour"
-        yield Figure(name=f"{name}: stops on the worst day", unit="", runs=[max(stops)], at_most=_MOST_STOPS, digits=0)
-        yield Figure(name=f"{name}: stops in all days", unit="", runs=[sum(stops)], digits=0)
+        yield Figure(name=f"{name}: stops on the worst day", unit="", runs=[max(stops)], at_most=_MOST_STOPS)
+        yield Figure(name=f"{name}: stops in all days", unit="", runs=[sum(stops)])
