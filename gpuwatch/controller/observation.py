@@ -182,7 +182,7 @@ def _read_ledger(look: _Look) -> None:
     parts = look.parts
     past = parts.past(look.now, recent=_memory(parts, look.rules), interval_seconds=parts.interval_seconds)
     look.ledger = with_foreign(parts, past, look.fleet.nodes)
-    launched = parts.ledger.identity.launched(told_by_records(look.fleet.nodes, look.ledger))
+    launched = parts.ledger.identity.launched_machines(told_by_records(look.fleet.nodes, look.ledger))
     if launched != look.ledger.launched:
         look.ledger = replace(look.ledger, launched=launched)
 

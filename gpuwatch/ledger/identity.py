@@ -51,7 +51,7 @@ class Identity:
                 known.update(db.scalars(select(INTENTS.c.key).where(some)))
         return tuple(key for key in sorted_keys if key not in known)
 
-    def launched(self, node_ids: Iterable[str]) -> tuple[str, ...]:
+    def launched_machines(self, node_ids: Iterable[str]) -> tuple[str, ...]:
         """Those of these machines that were launched by a decision on record here, in order.
 
         All launches are walked, from the newest back: once for each machine, since its launch is over.
@@ -123,7 +123,7 @@ class NoIdentity:
         del keys
         return ()
 
-    def launched(self, node_ids: Iterable[str]) -> tuple[str, ...]:
+    def launched_machines(self, node_ids: Iterable[str]) -> tuple[str, ...]:
         """Those that its launches brought."""
         return tuple(sorted(self.made.intersection(node_ids)))
 

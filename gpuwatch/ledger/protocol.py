@@ -48,7 +48,7 @@ class LedgerIdentity(Protocol):
         """Those of these decisions that are not on record here, in order."""
         ...
 
-    def launched(self, node_ids: Iterable[str]) -> tuple[str, ...]:
+    def launched_machines(self, node_ids: Iterable[str]) -> tuple[str, ...]:
         """Those of these machines that this ledger launched, in order; their launches are over."""
         ...
 

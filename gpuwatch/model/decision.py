@@ -144,9 +144,8 @@ class Done:
 
     `reached` is whether it was, or may have been, carried out, and `reached_at` when the newest attempt that may have
     done so was over. `refused` is whether it was given up because the cloud kept refusing it. `why` is its reason's
-    sentence, `code` its code.
-    `fault` is what of a failure is ours or the network's: the status of the last attempt (denied, throttled, a template
-    that does not work, no answer); None: the cloud itself had nothing to give, or it did not fail.
+    sentence. `fault` is what of a failure is ours or the network's: the status of the last attempt (denied, throttled,
+    a template that does not work, no answer); None: the cloud itself had nothing to give, or it did not fail.
     """
 
     key: str
@@ -228,10 +227,10 @@ class Unreached:
 class LedgerView:
     """What decisions may know of the past.
 
-    `resumed`: from when on nodes of a pool (None: all) had notices and removals again, after what kept them off;
-    `resume_orders`, `acknowledged`: when people gave these; `backtests`: the newest of each pool's rules; `foreign`:
-    decisions that machines bear (DECISION_TAG) and it lacks; `launched`: stopped machines that it launched, with a
-    notice in their tags; `approvals`: of notices in force; `shields`: nodes with gpuwatch's own scale-in protection.
+    `resumed` are the times from which on nodes of a pool (None: all) had notices and removals again. `resume_orders`
+    and `acknowledged` are when people gave these. `shields` are nodes with gpuwatch's own scale-in protection.
+    `foreign` are decisions that machines bear (DECISION_TAG) and this ledger lacks. `launched` are stopped machines
+    that it launched, with a notice in their tags.
     """
 
     notices: tuple[Notice, ...] = ()
@@ -243,7 +242,7 @@ class LedgerView:
     resumed: tuple[tuple[str | None, datetime], ...] = ()
     resume_orders: tuple[tuple[str | None, datetime], ...] = ()
     acknowledged: tuple[tuple[str | None, datetime], ...] = ()
-    backtests: tuple[BacktestRecord, ...] = ()
+    backtests: tuple[BacktestRecord, ...] = ()  # the newest of each pool's rules
     snoozes: tuple[Snooze, ...] = ()
     approvals: tuple[Approval, ...] = ()
     foreign: tuple[str, ...] = ()

@@ -203,8 +203,8 @@ def launched_id(entry: OpenIntent) -> str | None:
 def _left_stopped(observation: Observation, pool: str, nodes: Iterable[Node]) -> list[Node]:
     """The machines that gpuwatch launched for the pool, and that stopped without gpuwatch: their disks are paid for.
 
-    Where the ledger's last three days do not know a machine any more, its tag says who launched it. A notice writes
-    that tag anew; of a machine that had one the ledger's older records say it (`launched`).
+    Where the ledger's last three days do not know a machine any more, its tag says who launched it. A notice takes the
+    place of that tag. Then the ledger's older records say who launched it (`launched`).
     """
     ledger = observation.ledger
     mine = [life for life in observation.lives if life.pool == pool and not life.started]
@@ -221,7 +221,7 @@ def _left_stopped(observation: Observation, pool: str, nodes: Iterable[Node]) ->
 
 
 def told_by_records(nodes: Iterable[Node], ledger: LedgerView) -> list[str]:
-    """The stopped machines of which the ledger's records alone say who launched them: a notice wrote their tag anew."""
+    """The stopped machines of which the ledger's records alone say who launched them: their tag names a notice."""
     down = [node for node in nodes if node.state in _DOWN and node.enrolled and node.group is None]
     return [node.id for node in down if node.tags.get(NOTIFIED_TAG) and node.id not in ledger.stopped_ids]
 

@@ -144,7 +144,9 @@ class Both(RuleBasedStateMachine):
         """Both know whom they launched, at the end: the real one asks about each machine once."""
         if hasattr(self, "ledgers"):
             names = ["i-1", "i-2", "i-3", "i-4"]
-            assert self.ledgers[0].identity.launched(names) == self.ledgers[1].identity.launched(names)
+            assert self.ledgers[0].identity.launched_machines(names) == self.ledgers[1].identity.launched_machines(
+                names
+            )
             self.ledgers[0].close()
 
 

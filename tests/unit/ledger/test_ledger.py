@@ -201,5 +201,5 @@ def test_a_ledger_knows_for_good_which_machines_it_launched() -> None:
             ledger.settle(launch, status, detail, NOW)  # type: ignore[arg-type]
     ledger.settle(an_intent(ledger, Verb.NOTICE), Status.SETTLED, "the cloud shows i-5", NOW)  # type: ignore[arg-type]
 
-    assert ledger.identity.launched([*said, "i-5", "i-6"]) == tuple(said)
-    assert ledger.identity.launched(["i-6", "i-2"]) == ("i-2",)
+    assert ledger.identity.launched_machines([*said, "i-5", "i-6"]) == tuple(said)
+    assert ledger.identity.launched_machines(["i-6", "i-2"]) == ("i-2",)
