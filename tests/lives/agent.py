@@ -99,6 +99,17 @@ class PlayedAgent:
         with patch.object(threading.Thread, "start", lambda _: None):
             self._signals.stop()
 
+    def restart(self) -> None:
+        """Another agent goes on: after an end, after a kill, or after one of a version that kept less (`was`)."""
+        was = self._host.life.agent.get("was", "this")
+        if was != "killed":
+            self.end()
+        if was == "older" and self._days.exists():
+            content = msgspec.json.decode(self._days.read_bytes())
+            content.pop("seen", None)
+            self._days.write_bytes(msgspec.json.encode(content))
+        self.begin_again()
+
     def cycle(self, moment: float) -> None:
         """One cycle at a moment of the life: the GPUs are read, then every signal looks."""
         self._clock.advance(moment - self._moment)

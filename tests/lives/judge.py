@@ -3,7 +3,7 @@
 The day was recorded once: the machine goes on as if nobody had stopped it, and each profile is asked when it would.
 """
 
-from collections.abc import Mapping, Sequence
+from collections.abc import Collection, Mapping, Sequence
 from dataclasses import dataclass, fields, replace
 from datetime import UTC, datetime, timedelta
 from functools import cache, lru_cache
@@ -161,10 +161,13 @@ def asked_before() -> GapHistory:
     return GapHistory(answers=AnswerHistory(newest=(Answer(at=at),), passed={NODE_ID: at}))
 
 
-def judge(recording: Recording, profile: str, *, knows: GapHistory | None = None) -> Judged:
+def judge(
+    recording: Recording, profile: str, *, knows: GapHistory | None = None, restarts: Collection[int] = ()
+) -> Judged:
     """One profile's rounds over the recorded day, until it stops the machine.
 
-    `knows` is what the pool has learned before; without it, it is a fresh one.
+    `knows` is what the pool has learned before; without it, it is a fresh one. Before the rounds of `restarts` the
+    controller begins anew.
     """
     clock = ManualClock(wall=datetime.fromtimestamp(BEGIN_UNIX + recording.begin_seconds, UTC))
     cloud = _Cloud(fleet=_FLEET, clock=clock, pending_seconds=1.0, stopping_seconds=1.0)
@@ -189,18 +192,23 @@ def judge(recording: Recording, profile: str, *, knows: GapHistory | None = None
         nobody = Fleet(observed_at=clock.now(), nodes=())
         ledger.record_round(Observation(now=clock.now(), fleet=nobody), gaps={_POOL: knows})
         shortest = MINIMUM_WAIT_SECONDS - 1.0
-    parts = ControllerContext(
-        clock=clock,
-        cloud=cloud,
-        signals=told,
-        ledger=ledger,
-        rules=Rulebook(pools={_POOL: rules_of(profile)}, limits=Settings().limits, enforce=True),
-        interval_seconds=ROUND_SECONDS,
-    )
+
+    def begin() -> ControllerContext:
+        return ControllerContext(
+            clock=clock,
+            cloud=cloud,
+            signals=told,
+            ledger=ledger,
+            rules=Rulebook(pools={_POOL: rules_of(profile)}, limits=Settings().limits, enforce=True),
+            interval_seconds=ROUND_SECONDS,
+        )
+
+    parts = begin()
     says, reported = "", None
     told_all = activities(recording)
     for number, (state, held) in enumerate(told_all):
         told.round = number
+        parts = begin() if number in restarts else parts
         # Nothing can come of these rounds: the node is not to be removed, was still for less than any pool may wait,
         # or its pool only reports this state.
         settled = state in _NEVER_REMOVES or held < shortest or state is reported

@@ -11,6 +11,7 @@ from tests.lives.story import Life, Login
 from tests.lives.world import World
 
 _UTMP = struct.Struct("hi32s4s32s256shhiii4i20s")  # struct utmp of glibc on x86_64, as a C compiler lays it out
+_STARTED_SECONDS = 20.0  # logind, after the boot
 _STOP_DELAY_SECONDS = 10.0  # UserStopDelaySec of logind.conf(5)
 _BOOT_TIME, _USER_PROCESS, _DEAD_PROCESS = 2, 7, 8
 
@@ -44,6 +45,7 @@ class PeopleFiles:
         if not self._hidden:
             for name in {login.user for login in self._life.logins}:
                 self._user(name, [login for login in self._life.logins if login.user == name], moment)
+            self._stamp(moment)
         kept = all(login.utmp or login.tty is None for login in self._life.logins)  # not by newer distributions
         if not self._hidden and kept:
             self._folder.put("/run/utmp", b"".join(records))
@@ -90,6 +92,13 @@ class PeopleFiles:
             return
         sessions = " ".join(map(str, shown))
         self._folder.put(path, f"NAME={name}\nSTATE={'active' if there else 'closing'}\nSESSIONS={sessions}\n")
+
+    def _stamp(self, moment: float) -> None:
+        """When logind wrote into its folders last: as a login began or ended, else as it started itself."""
+        known = [each for login in self._life.logins for each in (login.begin, login.end) if each <= moment]
+        stamp = BEGIN_UNIX + max(known, default=_STARTED_SECONDS - UPTIME_SECONDS)
+        for name in ("sessions", "users"):
+            os.utime(self._folder.root / "run/systemd" / name, (stamp, stamp))
 
     def _manager(self, uid: int, *, there: bool) -> None:
         """The runtime folder of a user, which is there as long as the user's manager is."""

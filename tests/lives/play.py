@@ -4,7 +4,7 @@ import gc
 import logging
 import os
 import tempfile
-from collections.abc import Iterator
+from collections.abc import Collection, Iterator
 from contextlib import contextmanager
 from dataclasses import dataclass
 from pathlib import Path
@@ -14,6 +14,7 @@ from tests.lives.agent import DAY_SECONDS, PlayedAgent, cycle_moments, days_mome
 from tests.lives.gpus import MODELS
 from tests.lives.host import MadeHost
 from tests.lives.judge import PROFILES, ROUND_SECONDS, Judged, Recording, busy_because, judge, states_of
+from tests.lives.rates import moments
 from tests.lives.rights import ROOT, Rights
 from tests.lives.story import Life, load
 
@@ -30,8 +31,18 @@ class Played:
     seconds: float  # that the playing took
 
 
-def record(life: Life, *, rights: Rights = ROOT, closed: tuple[str, ...] = (), hours: float | None = None) -> Recording:
-    """The agent's answers over the life's day, or its first hours; see `Sight` for `closed`."""
+def record(
+    life: Life,
+    *,
+    rights: Rights = ROOT,
+    closed: tuple[str, ...] = (),
+    hours: float | None = None,
+    restarts: Collection[float] = (),
+) -> Recording:
+    """The agent's answers over the life's day, or its first hours; see `Sight` for `closed`.
+
+    `restarts` are moments at which the agent begins anew, besides those of the life.
+    """
     begin = life.days * DAY_SECONDS
     until = life.seconds if hours is None else min(life.seconds, begin + hours * 3600.0)
     model = MODELS[life.model]
@@ -42,7 +53,7 @@ def record(life: Life, *, rights: Rights = ROOT, closed: tuple[str, ...] = (), h
         memory = Path("/dev/shm")  # noqa: S108  the made host is many small files
         folder = memory if os.access(memory, os.W_OK) else None
         with tempfile.TemporaryDirectory(dir=folder, prefix="gpuwatch-life-") as name:
-            answers = _answers(life, Path(name), until, rights, closed)
+            answers = _answers(life, Path(name), until, rights, closed, frozenset(restarts))
     return Recording(
         answers=answers,
         gpus=life.cloud_gpus,
@@ -52,7 +63,9 @@ def record(life: Life, *, rights: Rights = ROOT, closed: tuple[str, ...] = (), h
     )
 
 
-def _answers(life: Life, work: Path, until: float, rights: Rights, closed: tuple[str, ...]) -> tuple[bytes, ...]:
+def _answers(
+    life: Life, work: Path, until: float, rights: Rights, closed: tuple[str, ...], more: frozenset[float]
+) -> tuple[bytes, ...]:
     (work / "host").mkdir()
     host = MadeHost(life, work / "host")
     agent = PlayedAgent(host, work, rights, closed)
@@ -64,7 +77,13 @@ def _answers(life: Life, work: Path, until: float, rights: Rights, closed: tuple
             agent.end()
             agent.begin_again()
         begin = life.days * DAY_SECONDS
-        for moment in (each for each in cycle_moments(host.world.changes(), until) if each >= begin):
+        restarts = {*moments(life.agent.get("restarts", []), until), *more}
+        pending = sorted(each for each in restarts if each > begin)
+        changes = {*host.world.changes(), *pending}
+        for moment in (each for each in cycle_moments(changes, until) if each >= begin):
+            if pending and pending[0] <= moment:
+                pending = [each for each in pending if each > moment]
+                agent.restart()
             agent.cycle(moment)
             if moment % ROUND_SECONDS == 0.0:
                 answers.append(agent.answer())

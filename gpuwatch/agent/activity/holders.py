@@ -9,7 +9,8 @@ Rules, all of them:
    utilization samples, activity and energy cover: they are of the STEADY_SECONDS before they were read, and shown for
    as long. The window also bounds how long an end of such work is excused: until power and clocks have settled.
 3. A process that computes explains all work, in its first hour: a health check does not last longer, and what stays
-   (an MPS server) works for others. One that only draws explains utilization below a tenth, and nothing else.
+   (an MPS server) works for others. What was there at the first look has perhaps been there for days. One that only
+   draws explains utilization below a tenth, and nothing else.
 4. Work without any process in these lists is somebody's: a program may end before it is listed.
 """
 
@@ -17,6 +18,7 @@ import re
 from collections.abc import Mapping
 from dataclasses import dataclass, field, replace
 from functools import lru_cache
+from math import inf
 
 from gpuwatch.agent.activity.settings import ActivityRules
 from gpuwatch.model.activity import Evidence, State, WorkOwner
@@ -85,10 +87,11 @@ def holders_after(known: Holders, reading: GpuReading, own: frozenset[int], now:
             if now - entry.last_seconds <= WINDOW_SECONDS or entry.last_seconds == known.looked_seconds
         }
     present = [process for process in reading.processes or () if process.pid in own] if own else []
+    began = -inf if known.looked_seconds is None else now
     for process in present:
         pid = process.pid
         computes = process.kind is ProcessKind.COMPUTE
-        before = kept.get(pid, Own(first_seconds=now, last_seconds=now, computes=computes))
+        before = kept.get(pid, Own(first_seconds=began, last_seconds=now, computes=computes))
         kept[pid] = replace(before, last_seconds=now, computes=computes or before.computes)
     return Holders(
         looked_seconds=now if lists_all_processes(reading) else None,

@@ -27,11 +27,12 @@ from gpuwatch.agent.attribution.process import user_name
 from gpuwatch.agent.evidence.base import Moment, Roots, UnseenError
 from gpuwatch.agent.evidence.files import ENDED, read_small
 from gpuwatch.agent.evidence.habits_file import HabitsFile
+from gpuwatch.agent.evidence.past import Past
 from gpuwatch.agent.evidence.scheduled.planned import Planned
 from gpuwatch.agent.processes import kinds
 from gpuwatch.agent.processes.process import Kind, Process, ProcessView, from_cron
 
-_SAVE_SECONDS = 600.0
+_SAVE_SECONDS, _SAVE_NEWS_SECONDS = 600.0, 60.0
 _SPAN_SECONDS = 10.0  # over which what a program uses is measured
 _STAYS_SECONDS = 3600.0
 _YOUNG_SECONDS = 3600.0  # what has held a GPU for longer began before the agent looked
@@ -90,24 +91,39 @@ class Habits:
         self._plans: dict[str, float] = {}
         self._looked_at: float | None = None
         self._file: HabitsFile | None = None
-        self._saved_at = 0.0
+        self._past: Past | None = None
+        self._saved: tuple[float, object] | None = None  # when, and what there was of news
         self.steady: Mapping[int, str] = {}  # pids of people's programs at rest, and why
 
-    def keep_in(self, path: Path) -> None:
-        """Go on with what an earlier agent kept in a file, and keep it there."""
-        self._file = HabitsFile(path)
-        self.week = self._file.load()
+    def keep_in(self, path: Path, past: Past | None = None, at: float = 0.0) -> None:
+        """Go on at `at` with what an earlier agent kept in a file, and keep it there, and the host's past with it."""
+        self._file, self._past = HabitsFile(path), past
+        kept = self._file.load()
+        self.week = kept.week
+        if past is not None and kept.is_there:
+            past.take_up(kept.seen, at)
 
-    def save(self) -> None:
-        """Write what is remembered now."""
+    def save(self, at: float) -> None:
+        """Write what is remembered at that moment."""
         if self._file is not None:
-            self._file.save(self.week)
+            self._file.save(self.week, None if self._past is None else self._past.keep(at))
+
+    def _save_now_and_then(self, at: float) -> None:
+        """Write it each ten minutes; what is new within one, for an agent may be killed."""
+        news = (self.week.begins, self.week.asked, None if self._past is None else self._past.news)
+        if self._saved is None:
+            self._saved = at, news
+        saved_at, known = self._saved
+        if at - saved_at >= (_SAVE_SECONDS if news == known else _SAVE_NEWS_SECONDS):
+            self._saved = at, news
+            self.save(at)
 
     def judge(
         self, view: ProcessView, now: Moment, used: Mapping[_Key, Used], uptime: float | None
     ) -> dict[int, Process]:
         """The processes that are hum at this look, as the machine's own; `steady` are those at rest that stay."""
         self.steady = {}
+        self._save_now_and_then(now.monotonic_seconds)
         came = [self._came.popleft() for _ in range(len(self._came))]
         self.week = replace(self.week, asked=after_asks(self.week.asked, now.at.timestamp(), came))
         if now.gpu_pids is None or view.doubt is not None or uptime is None:
@@ -190,9 +206,6 @@ class Habits:
         wall = now.at.timestamp()
         self.week = self.week.after_look(wall, 0.0 if last is None else max(0.0, at - last), runs, on_gpu)
         self.week = self.week.after_begins(wall, self._begins_on_gpus(view, now, uptime))
-        if self._file is not None and at - self._saved_at >= _SAVE_SECONDS:
-            self._saved_at = at
-            self._file.save(self.week)
 
     def _begins_on_gpus(self, view: ProcessView, now: Moment, uptime: float) -> dict[str, float]:
         """What holds a GPU and has no terminal, and when it began: with the first of those that it began."""

@@ -18,6 +18,7 @@ from gpuwatch.agent.evidence.host_load import Cpu, Disk, Network
 from gpuwatch.agent.evidence.inhibitors import Inhibitors
 from gpuwatch.agent.evidence.jupyter import Jupyter
 from gpuwatch.agent.evidence.model_servers import ModelServers
+from gpuwatch.agent.evidence.past import Past
 from gpuwatch.agent.evidence.pods import Pods
 from gpuwatch.agent.evidence.rdma import Rdma
 from gpuwatch.agent.evidence.rdma_ports import RdmaPort
@@ -63,6 +64,7 @@ class Around:
     packages: PackageOwners | None = None
     pool: PoolMemory = field(default_factory=PoolMemory)
     habits: Habits | None = None
+    past: Past | None = None
     _made: dict[str, HostSignal] = field(default_factory=dict)
 
     def is_on(self, name: str) -> bool:
@@ -109,7 +111,7 @@ def _connections(here: Around) -> Connections:
 
 # By the name of its section of EvidenceSettings.
 SIGNALS: dict[str, Callable[[Around], HostSignal]] = {
-    "people": lambda here: People(here.settings.people, here.roots),
+    "people": lambda here: People(here.settings.people, here.roots, here.past),
     "processes": _processes,
     "gpu_process_cpu": lambda here: GpuProcessCpu(here.settings.gpu_process_cpu, here.roots),
     "cpu": lambda here: Cpu(here.settings.cpu, here.roots),
@@ -167,8 +169,9 @@ class HostSignals:
             gpu_pods=gpu_pods,
             pool=PoolMemory(its.proc),
             habits=Habits(its),
+            past=Past(its),
         )
-        self.pool, self._habits = here.pool, here.habits
+        self.pool, self._habits, self._past = here.pool, here.habits, here.past
         self._watched: dict[str, Watched] = {}
         for name in SIGNALS:
             self._watch(name, here.signal_named(name), after_gpus=name == GpuProcessCpu.name)
@@ -219,20 +222,21 @@ class HostSignals:
         self.blind.start()
 
     def keep_days(self, path: Path) -> None:
-        """Remember over a restart what programs do day by day, in that file; to be called before `start`."""
+        """Remember over a restart who came and what programs do, in that file; to be called before `start`."""
         if self._processes is not None and self._habits is not None:
-            self._habits.keep_in(path)
+            self._habits.keep_in(path, self._past, self._clock.monotonic())
 
     def stop(self) -> None:
         """Stop looking for host evidence."""
         self.watcher.stop()
         self.blind.stop()
         if self._habits is not None:
-            self._habits.save()
+            self._habits.save(self._clock.monotonic())
 
     def evidence(self, now_monotonic: float) -> tuple[Evidence, ...]:
         """What every signal says at that moment; never waits."""
-        return self.without_own(self.watcher.evidence(now_monotonic), now_monotonic)
+        found = self.without_own(self.watcher.evidence(now_monotonic), now_monotonic)
+        return found if self._past is None else self._past.judge(found, now_monotonic)
 
     def service_pids(self, holders: Iterable[GpuProcess]) -> frozenset[int]:
         """Those of the processes on the GPUs that are the machine's own; none if processes are not looked at."""

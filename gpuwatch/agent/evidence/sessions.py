@@ -22,8 +22,8 @@ from pathlib import Path
 from gpuwatch.agent.attribution.process import user_name
 from gpuwatch.agent.evidence.base import IdleClock, Moment, Roots, UnseenError, make_finding, several
 from gpuwatch.agent.evidence.files import fields, list_paths, read_small, surely_dead
+from gpuwatch.agent.evidence.past import UNWATCHED_SECONDS, Past
 from gpuwatch.agent.evidence.settings import SessionSettings
-from gpuwatch.agent.evidence.visits import Visits
 from gpuwatch.agent.processes.process import ProcessView
 from gpuwatch.agent.processes.shells import terminal_name
 from gpuwatch.model.activity import Evidence, State, WorkOwner
@@ -41,6 +41,8 @@ _TERMINAL = re.compile(r"[A-Za-z]+\w*(/\d+)?")
 _PRESENT_SECONDS = 4 * 3600.0  # somebody reads a log, sits before `watch nvidia-smi`, is at a meeting
 _DAEMONS = 3
 _FIRST_PERSON = 1000
+_STOP_DELAY_SECONDS = 10.0  # UserStopDelaySec of logind.conf(5)
+_BOOT_SECONDS = 60.0
 _KEEPERS = re.compile(r"tmux.*|screen|SCREEN|zellij|dtach|abduco")  # of terminals, with or without a person
 _DESKTOPS = frozenset({"x11", "wayland", "mir"})  # their input does not touch the terminal they run on
 
@@ -66,11 +68,12 @@ class People:
     name = "people"
     source = "utmp, logind sessions and the last input of their terminals"
 
-    def __init__(self, settings: SessionSettings, roots: Roots) -> None:
+    def __init__(self, settings: SessionSettings, roots: Roots, past: Past | None = None) -> None:
         self._silent_after = settings.silent_after
         self._roots = roots
         self._silence = IdleClock()
-        self._visits = Visits()
+        self._past, self._first = past or Past(roots), True
+        self._visits = self._past.visits
 
     def find_evidence(self, now: Moment) -> tuple[Evidence, ...]:
         """One finding: the person who typed last."""
@@ -109,22 +112,41 @@ class People:
         if (away := self._visits.find_expected(at)) is not None:
             ago, within = away.stays_away_for(at), away.comes_back_within
             how = "by SSH without a terminal" if away.program else "over the network"
-            note = (
-                f"{away.user} was here {how} {format_duration(ago)} ago, and may come again within "
-                f"{format_duration(within - ago)}"
-            )
-            return (self._say(State.OCCUPIED, note, least, WorkOwner(user=away.user)),)
+            who = f"{away.user} was here {how}" if away.user else "somebody was here before this agent looked,"
+            note = f"{who} {format_duration(ago)} ago, and may come again within {format_duration(within - ago)}"
+            return (self._say(State.OCCUPIED, note, least, WorkOwner(user=away.user) if away.user else None),)
         there = several([session.called for session in silent])
         return (self._say(State.IDLE, f"silent: {there}" if silent else "no user is logged in", least),)
 
     def _note_visits(self, sessions: Iterable[Session], now: Moment) -> None:
         """Take who is here from another machine, or has just left: a copy may last for less than a look's interval."""
+        if self._first:
+            self._first = False
+            if (ago := self._unseen_ago(now)) is not None:
+                self._visits.note_unseen(now.monotonic_seconds - ago)
         here: dict[str, bool] = dict.fromkeys(self._just_left(), True)
         remote = [each for each in sessions if each.remote]
         leaders = {each.leader for each in sessions if each.terminal is not None}
         for each in remote:
             here[each.user] = here.get(each.user, True) and each.leader not in leaders
         self._visits.note(here, now.monotonic_seconds)
+
+    def _unseen_ago(self, now: Moment) -> float | None:
+        """How long ago the newest login began or ended that no agent has seen; None: there was none since the boot.
+
+        logind writes into its folders then. It makes them in the first minute after the boot.
+        """
+        up = now.monotonic_seconds
+        unwatched = up if self._past.looked_at is None else up - self._past.looked_at
+        folders = (self._roots.run / "systemd/sessions", self._roots.run / "systemd/users")
+        stamps = []
+        for folder in folders:
+            with suppress(OSError):
+                stamps.append(folder.stat().st_mtime)
+        if not stamps or unwatched <= _STOP_DELAY_SECONDS or up <= UNWATCHED_SECONDS:
+            return None
+        ago = max(0.0, now.at.timestamp() - max(stamps))  # a clock that was set back makes it younger
+        return ago if ago <= min(unwatched, up - _BOOT_SECONDS) else None
 
     def _just_left(self) -> Iterator[str]:
         """Users without a session any more: logind keeps them for ten seconds. A daemon's user has jobs of cron."""

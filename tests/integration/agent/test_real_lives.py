@@ -13,7 +13,7 @@ from typing import Any
 
 import pytest
 
-from gpuwatch.model.activity import State
+from gpuwatch.model.activity import Activity, State
 from gpuwatch.model.fleet import NodeVerdict
 from gpuwatch.runtime.clock import SystemClock
 from tests.support.components import require
@@ -337,3 +337,21 @@ def test_the_agent_says_the_truth_about_each_life(host: LivedHost) -> None:
             wrong.append(f"{life.title}: not idle when it was over: {host.ask()}")
 
     assert wrong == [], "\n".join([*wrong, host.journal(AGENT, "--priority=warning")])
+
+
+@pytest.mark.parametrize("file", ["kept", "lost"])
+def test_who_came_by_ssh_outlives_the_agent(host: LivedHost, file: str) -> None:
+    """A copy has come and gone, and the agent is restarted: by its file or by logind's folders somebody is expected."""
+    host.does("alice", "true", [])
+    host.ask()
+    if file == "lost":
+        host.run("systemctl", "stop", AGENT)
+        host.run("rm", "/var/lib/gpuwatch-agent/days.json")
+    host.restart_unit(AGENT)
+    said: list[Activity] = []
+    while len(said) < PATIENCE and not any("may come again" in str(each) for each in said):
+        verdict = host.ask()
+        said = [*said, *(() if verdict is None else (verdict.activity,))]
+
+    assert said[-1].state is OCCUPIED, said
+    assert ("alice was here by SSH" if file == "kept" else "somebody was here before this agent") in str(said[-1])

@@ -49,13 +49,25 @@ class FolderHost:
             (root / "proc/net" / table).symlink_to(f"/proc/net/{table}")
         for folder in ("run/systemd/sessions", "run/systemd/inhibit", "dev/pts", "sys/block", "sys/class/net", "home"):
             (root / folder).mkdir(parents=True)
+        self.login_written()
 
     def write(self, name: str, text: str | bytes) -> Path:
         """A file of this host."""
         path = self.root / name
         path.parent.mkdir(parents=True, exist_ok=True)
         path.write_bytes(text.encode() if isinstance(text, str) else text)
+        if path.parent.name in {"sessions", "users"}:
+            self.login_written()
         return path
+
+    def login_written(self, ago_seconds: float | None = None) -> None:
+        """When logind last wrote of a login, by the stamps of its folders; None: in the first minute, of none."""
+        ago = self.clock.monotonic() - 50.0 if ago_seconds is None else ago_seconds
+        stamp = self.clock.now().timestamp() - ago
+        for name in ("sessions", "users"):
+            folder = self.root / "run/systemd" / name
+            folder.mkdir(parents=True, exist_ok=True)
+            os.utime(folder, (stamp, stamp))
 
     def namespace(self, name: str) -> None:
         """Which PID namespace the agent is in."""

@@ -172,7 +172,7 @@ def test_the_memory_outlives_the_agent(host: Host, tmp_path: Path) -> None:
     host.signal.habits.keep_in(file)
     host.look()
     host.remember(USUAL)
-    host.signal.habits.save()
+    host.signal.habits.save(0.0)
     host.signal = Processes(WorkSettings(), host.host.roots, shells=MadeShells())
     host.signal.habits.keep_in(file)
     assert [each.says for each in host.look()] == [State.IDLE]
@@ -203,10 +203,10 @@ def test_a_damaged_file_is_begun_anew_with_a_warning(
 ) -> None:
     """No figure of it may make work look like hum; a file that is not there is no damage."""
     file = tmp_path / "days.json"
-    assert HabitsFile(file).load() == EMPTY
+    assert HabitsFile(file).load().week == EMPTY
     assert not caplog.records
     file.write_bytes(content)
-    assert HabitsFile(file).load() == EMPTY
+    assert HabitsFile(file).load().week == EMPTY
     assert "is forgotten" in caplog.text
 
 

@@ -34,6 +34,7 @@ def a_month_later(host: FolderHost) -> None:
     """The host's clock, so that what is typed by it comes after what the tests open."""
     opened = host.write("dev/tty", "").stat()
     host.clock.wall = datetime.fromtimestamp(opened.st_ctime, UTC) + timedelta(days=30)
+    host.login_written()
 
 
 def a_session(user: str = "alice", *, tty: str = "pts/0", kind: str = "tty", **more: str) -> str:
@@ -105,6 +106,7 @@ def test_a_real_terminal_is_silent_until_somebody_types(host: FolderHost) -> Non
         (host.root / "dev" / name).symlink_to(terminal)  # alone: what else is typed on this machine is another matter
         host.write("run/utmp", utmp_record("alice", str(name)))
         host.clock.wall = type(host.clock.wall).fromtimestamp(terminal.stat().st_ctime, host.clock.wall.tzinfo)
+        host.login_written()
         long_ago = host.clock.wall.timestamp() - 5 * 3600
         os.utime(terminal, (long_ago, long_ago))
         signal = people(host)
@@ -283,6 +285,7 @@ def test_a_terminal_that_was_only_opened_is_nobody(host: FolderHost) -> None:
     """A program opens one for another all the time; until something is typed there, nobody is."""
     opened = host.write("dev/pts/4", "").stat()
     host.clock.wall = datetime.fromtimestamp(opened.st_ctime, UTC)
+    host.login_written()
 
     assert host.tells(people(host)).note == "no user is logged in"
 

@@ -113,7 +113,7 @@ def test_thousands_of_users_are_not_remembered() -> None:
     for number in range(2000):
         came(visits, number / 1000.0, user=f"user{number}")
 
-    assert len(visits._visitors) <= 256
+    assert len(visits._visitors) <= 64
     last = visits.find_expected(3.0)
     assert last is not None
     assert last.user == "user1999"

@@ -205,6 +205,8 @@ def test_a_quiet_host_looked_at_for_real(tmp_path: Path) -> None:
     host.write("proc/net/dev", "Inter-|\n face |\n  eth0: 0 0 0 0 0 0 0 0 0 0 0 0 0 0 0 0\n")
     host.sockets()
     clock = SystemClock()
+    host.clock.wall, host.clock.elapsed_seconds = clock.now(), clock.monotonic()
+    host.login_written()
     settings = EvidenceSettings(snooze=SnoozeSettings(directory=str(tmp_path / "run/gpuwatch/snoozes")))
     signals = HostSignals(settings, clock, host.roots)
     signals.start(lambda: (a_reading(),))
