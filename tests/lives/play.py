@@ -43,7 +43,7 @@ def record(
 
     `restarts` are moments at which the agent begins anew, besides those of the life.
     """
-    begin = life.days * DAY_SECONDS
+    begin = life.used
     until = life.seconds if hours is None else min(life.seconds, begin + hours * 3600.0)
     model = MODELS[life.model]
     rounds = int((until - begin) / ROUND_SECONDS) + 1
@@ -85,7 +85,7 @@ def _answers(
                 pending = [each for each in pending if each > moment]
                 agent.restart()
             agent.cycle(moment)
-            if moment % ROUND_SECONDS == 0.0:
+            if moment >= life.used and moment % ROUND_SECONDS == 0.0:
                 answers.append(agent.answer())
     return tuple(answers)
 

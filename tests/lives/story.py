@@ -47,6 +47,7 @@ class Life:
     who: str
     seconds: float
     days: int
+    used: float  # from then on somebody would miss it, and it is judged
     model: str
     gpu_count: int
     cloud_gpus: int
@@ -86,7 +87,7 @@ def load(path: Path) -> Life:
 
 _KEYS = {"title", "truth", "who", "ends", "days", "gpus", "instance_store", "agent", "users", "units", "files", "links",
     "base", "commands", "logins", "terminals", "cast", "rdma", "web", "forwards", "fleet", "datagrams", "settings",
-    "tmux", "packages"}  # fmt: skip
+    "tmux", "packages", "used"}  # fmt: skip
 
 
 def _life(code: str, told: Mapping[str, Any]) -> Life:
@@ -113,6 +114,7 @@ def _life(code: str, told: Mapping[str, Any]) -> Life:
         who=told["who"],
         seconds=seconds,
         days=int(told.get("days", 0)),
+        used=duration(told.get("used", f"{24 * int(told.get('days', 0))}h")),
         model=gpus.pop("model", "A10G"),
         gpu_count=count,
         cloud_gpus=int(gpus.pop("of", count)),

@@ -11,7 +11,6 @@ import pytest
 
 from gpuwatch.model.activity import State
 from gpuwatch.policies import PoolRules
-from tests.lives.agent import DAY_SECONDS
 from tests.lives.judge import activities, asked_before, judge, knowing
 from tests.lives.play import play, record, silent
 from tests.lives.rights import least_rights, nobody, unit_rights
@@ -27,9 +26,6 @@ _BY_CODE = {path.stem.partition("-")[0]: path for path in all_paths()}
 
 
 _BUSY = sorted(code for code in _BY_CODE if code.startswith("B"))
-# Nobody uses these in their first quarter of an hour, after which such a machine may go if its question ran out: people
-# come through the gateway after twenty minutes, and alice on the fifth day.
-_BEGINS_LATER = {"B95", "B241"}
 
 
 @pytest.mark.parametrize("code", _BUSY)
@@ -43,8 +39,7 @@ def test_with_the_rights_that_ship_no_machine_in_use_is_stopped(code: str) -> No
     with silent("gpuwatch"):
         recording = record(life, rights=least_rights(), hours=_SHIPPED_HOURS)
         stopped = {profile: judge(recording, profile).stopped_after for profile in ("cautious", "balanced")}
-        if code not in _BEGINS_LATER:
-            stopped["asked"] = judge(recording, "balanced", knows=asked_before()).stopped_after
+        stopped["asked"] = judge(recording, "balanced", knows=asked_before()).stopped_after
         stopped["known"] = judge(recording, "balanced", knows=knowing(own=True)).stopped_after
     assert set(stopped.values()) == {None}, f"{life.title}: {life.who} {stopped}"
 
@@ -56,12 +51,11 @@ _RESTARTED = Random(38).sample(_BUSY, 8)
 def test_a_restart_of_agent_or_controller_stops_no_machine_in_use(code: str) -> None:
     """At any moment, of lives drawn by chance: the agent begins anew twice, the controller each seven minutes."""
     life, chance = load(_BY_CODE[code]), Random(code)
-    begin = life.days * DAY_SECONDS
-    restarts = [begin + 10.0 * chance.randint(6, int(_SHIPPED_HOURS * 300)) for _ in range(2)]
+    restarts = [life.used + 10.0 * chance.randint(6, int(_SHIPPED_HOURS * 300)) for _ in range(2)]
     with silent("gpuwatch"):
         recording = record(life, rights=least_rights(), hours=_SHIPPED_HOURS, restarts=restarts)
         again = range(chance.randint(1, 7), len(recording.answers), 7)
-        pools = [None, knowing(own=True), *(() if code in _BEGINS_LATER else (asked_before(),))]
+        pools = (None, knowing(own=True), asked_before())
         stopped = {judge(recording, "balanced", knows=each, restarts=again).stopped_after for each in pools}
     assert stopped == {None}, f"{life.title}: {life.who} {restarts}"
 

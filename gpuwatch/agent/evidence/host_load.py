@@ -6,7 +6,7 @@ Only real devices count (those with a `device` in sysfs): partitions, loops, RAM
 and the like show the same bytes again, or bytes that never left memory.
 
 Packets that the machine forwards for others count as well: a VPN gateway or a router has no process and no connection
-that shows them.
+that shows them. A few occupy the machine for four hours: people reach something through it, and are silent now.
 """
 
 import os
@@ -27,9 +27,12 @@ _PROCESSOR = re.compile(r"^cpu\d+ ", re.ASCII | re.MULTILINE)
 _TICKS_PER_SECOND = os.sysconf("SC_CLK_TCK")
 _CPU_SPAN_SECONDS = 60.0  # a cron job's few seconds are no work; a program's minute is
 _ALWAYS_WORK = 10.0
+_GATEWAY = "forwards packets between other machines"
 _NETWORK_SWITCH = "agent.evidence.network.enabled"
 _SECTOR_BYTES = 512  # of /proc/diskstats, whatever the disk's own (Documentation/admin-guide/iostats.rst)
 _PACKETS_PER_SECOND, _PACKETS_SPAN_SECONDS = 5.0, 60.0
+_A_FEW_PER_SECOND = 0.1  # a scanner's stray packet is less
+_GATEWAY_SECONDS = 4 * 3600.0
 
 
 class Cpu:
@@ -123,6 +126,7 @@ class Network:
     def __init__(self, settings: NetworkSettings, roots: Roots) -> None:
         self._rate = Rate(settings.busy_bytes_per_second)
         self._forwards = Rate(_PACKETS_PER_SECOND, "packets per second", _PACKETS_SPAN_SECONDS)
+        self._forwarded_at: float | None = None
         self._roots = roots
 
     def find_evidence(self, now: Moment) -> tuple[Evidence, ...]:
@@ -135,8 +139,14 @@ class Network:
         found = _weigh_load(self._rate.judge(self, moved, now), now)
         packets = forwarded_packets(self._roots)
         passed = None if packets is None else self._forwards.judge(self, {"packets": packets}, now)
+        at = now.monotonic_seconds
+        if passed is not None and passed.says is not State.UNKNOWN and (passed.observed or 0.0) >= _A_FEW_PER_SECOND:
+            self._forwarded_at = at
         if found.says is State.IDLE and passed is not None and passed.says is State.BUSY and for_others(now):
-            return (replace(passed, note="forwards packets between other machines", setting=_NETWORK_SWITCH),)
+            return (replace(passed, note=_GATEWAY, setting=_NETWORK_SWITCH),)
+        lately = self._forwarded_at is not None and at - self._forwarded_at < _GATEWAY_SECONDS
+        if found.says is State.IDLE and passed is not None and lately and for_others(now):
+            return (replace(passed, says=State.OCCUPIED, note=f"{_GATEWAY}, or did lately", setting=_NETWORK_SWITCH),)
         return (found,)
 
     def _moved_bytes(self, real: frozenset[str]) -> dict[str, int]:

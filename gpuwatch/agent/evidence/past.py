@@ -91,9 +91,9 @@ class Past:
             if each.says in _IN_USE and each.name not in _OWN_MEMORY:
                 self._news += at - self._in_use.get(each.name, -_ANEW_SECONDS) >= _ANEW_SECONDS
                 self._in_use[each.name] = at
-        return tuple(self._held(each, at) if each.says is State.IDLE else each for each in found)
+        return tuple(self._hold_entry(each, at) if each.says is State.IDLE else each for each in found)
 
-    def _held(self, entry: Evidence, at: float) -> Evidence:
+    def _hold_entry(self, entry: Evidence, at: float) -> Evidence:
         """An idle finding as it is with what was seen before."""
         if entry.name in _OWN_MEMORY:
             return entry

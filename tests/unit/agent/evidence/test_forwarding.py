@@ -33,16 +33,36 @@ class Gateway:
 
 
 @pytest.mark.parametrize(
-    ("packets", "of_ipv6", "says"), [(240, 0, State.IDLE), (1200, 0, State.BUSY), (0, 1200, State.BUSY)]
+    ("packets", "of_ipv6", "says"),
+    [
+        (4, 0, State.IDLE),
+        (6, 0, State.OCCUPIED),
+        (240, 0, State.OCCUPIED),
+        (1200, 0, State.BUSY),
+        (0, 1200, State.BUSY),
+    ],
 )
 def test_a_gateway_keeps_its_machine(tmp_path: Path, packets: int, of_ipv6: int, says: State) -> None:
-    """Above five packets a second, mean of a minute."""
+    """Busy above five packets a second, mean of a minute, and occupied above six a minute: people are silent there."""
     gateway = Gateway(tmp_path)
     gateway.after(9)
     found = gateway.after(9 + packets, of_ipv6)
 
     assert found.says is says
-    assert says is State.IDLE or found.note == "forwards packets between other machines"
+    assert says is State.IDLE or "forwards packets between other machines" in (found.note or "")
+
+
+def test_a_silent_gateway_occupies_its_machine_for_four_hours(tmp_path: Path) -> None:
+    """Nobody sends anything at night; who comes back within hours finds it."""
+    gateway = Gateway(tmp_path)
+    gateway.after(9)
+    gateway.after(2000)
+    gateway.host.pass_time(4 * 3600 - 180)
+    late = gateway.after(2000)
+
+    assert (late.says, late.note) == (State.OCCUPIED, "forwards packets between other machines, or did lately")
+    gateway.host.pass_time(120)
+    assert gateway.after(2000).says is State.IDLE
 
 
 def test_what_containers_send_is_forwarded_too(tmp_path: Path) -> None:
