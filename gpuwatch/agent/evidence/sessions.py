@@ -132,7 +132,7 @@ class People:
         self._visits.note(here, now.monotonic_seconds)
 
     def _unseen_ago(self, now: Moment) -> float | None:
-        """How long ago the newest login began or ended that no agent has seen; None: there was none since the boot.
+        """How long ago the newest login began or ended that no agent has seen; None: not since the boot.
 
         logind writes into its folders then. It makes them in the first minute after the boot.
         """
