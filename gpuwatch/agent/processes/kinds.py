@@ -26,7 +26,8 @@ CRON_JOB = "cron job of root"
 VIEWER = "viewer"
 SHELL = "shell"
 PACKAGED = "unit of a package"
-HUM = "hum: "  # how the rules begin of what a week has shown to recur without a GPU
+HUM = "hum: "  # how the rules begin of what recurs without a GPU, as a week has shown or a package says
+TIMED = f"{HUM}is run by a timer of its package"
 AGENT = "agent of a cloud or a vendor"
 OF_CLUSTER = "pod of the cluster's own"
 
@@ -57,7 +58,8 @@ class Facts:
     whether no distribution's package did: it lies in /opt or /usr/local, for example, or is a command. `of_agent` is
     whether its file or its script lies where only agents of clouds and vendors have theirs. `unproven` is whether at
     most the process itself says what its program is, because the kernel does not show it. `of_cluster` is whether its
-    pod is in a namespace of the cluster's own.
+    pod is in a namespace of the cluster's own. `timed` is whether the distribution is proved to have brought a timer
+    for its unit.
     """
 
     names: tuple[str, ...]  # short name, base name of its program's file, and of the script that it interprets
@@ -69,6 +71,7 @@ class Facts:
     of_nobody: bool = False
     unproven: bool = False
     of_cluster: bool = False
+    timed: bool = False
     uid: int
     user: str
     placement: Placement
@@ -185,11 +188,18 @@ def _of_login(facts: Facts) -> tuple[Kind, str]:
         return Kind.SESSION, VIEWER
     if facts.uid == 0 and _one_of(facts.system_names, known.CRON_STARTERS):
         return Kind.SERVICE, "cron's own"
+    if _is_greeter(facts):
+        return Kind.SESSION, "login screen"
     if is_shell(facts.names):
         return (Kind.PEOPLE, "script") if facts.script or not facts.tty else (Kind.SESSION, SHELL)
     if _one_of(facts.system_names, known.SESSION_PROGRAMS):
         return Kind.SESSION, "session"
     return Kind.PEOPLE, "user's program"
+
+
+def _is_greeter(facts: Facts) -> bool:
+    """Whether it is of a login screen: a system's user of that name, and a program that a package brought."""
+    return not _is_person(facts.uid) and _matches(facts.user, known.GREETERS) and not facts.own_work
 
 
 def _in_login_unit(facts: Facts, unit: str) -> tuple[Kind, str]:
@@ -218,7 +228,9 @@ def _of_system(facts: Facts, unit: str | None) -> tuple[Kind, str]:
     if _one_of(facts.system_names, known.SCREEN_PROGRAMS):
         return Kind.SESSION, "session"
     if unit is not None and facts.origin is UnitOrigin.SHIPPED:
-        return (Kind.PEOPLE, "own program in a package's unit") if facts.own_work else (Kind.SERVICE, PACKAGED)
+        if facts.own_work:
+            return Kind.PEOPLE, "own program in a package's unit"
+        return Kind.SERVICE, TIMED if facts.timed else PACKAGED
     if unit is None and facts.tty:
         return _of_login(facts)
     return Kind.PEOPLE, "not attributed" if unit is None else f"{facts.origin.value} unit"

@@ -19,12 +19,11 @@ def _words(text: str) -> tuple[str, ...]:
 
 
 # Units that the distribution makes. Their packages tell that they are the machine's own, as of a hundred others that
-# stand nowhere; these would count as work for what they do. An administrator may call a unit so, too: then its program
-# decides.
+# stand nowhere, and its timers tell what comes now and then to work; these would count as work for what they do. An
+# administrator may call a unit so, too: then its program decides.
 SYSTEM_UNITS: tuple[str, ...] = (
-    # They work much at times: logs, updates, indexes, file systems.
-    *_words("systemd-* rsyslog* auditd* snapd* unattended-upgrades* apt-daily* dnf-* packagekit* fwupd* man-db*"),
-    *_words("mlocate* plocate* updatedb* e2scrub* logrotate* sysstat* update-notifier* fail2ban*"),
+    # They work much at times and have no timer, or install software: that is doubt, also for an agent in a container.
+    *_words("systemd-* rsyslog* auditd* snapd* unattended-upgrades* apt-daily* dnf-* fail2ban*"),
     # They listen, and other machines may ask them for nothing that anybody would miss.
     *_words("rpcbind* rpc-* snmpd* munin-node* pmcd* pmproxy* pmlogger* postfix* libvirtd*"),
     # The bus makes units without a file of a package, and what SSSD starts is closed to an agent in a container.
@@ -33,7 +32,7 @@ SYSTEM_UNITS: tuple[str, ...] = (
 # Units whose programs have names that say nothing, from packages of vendors: a company's own looks the same.
 VENDOR_UNITS: tuple[str, ...] = (
     # Many plug-ins and scripts.
-    *_words("netdata* nvsm* newrelic* zabbix-agent* clamav* clamd* azure_persistent_rdma_naming*"),
+    *_words("netdata* nvsm* newrelic* zabbix-agent* azure_persistent_rdma_naming*"),
     # One machine alone has them on few fleets, and each has programs of its own.
     *_words("cmk-agent* metrics-extension.service netbird* twingate* nvidia-dcgm* nvidia-powerd* nvidia-gridd*"),
     # Timers and sockets: nothing runs by which they would be known.
@@ -55,16 +54,16 @@ SERVICE_PROGRAMS: tuple[str, ...] = (
     *_words("systemd systemd-* init (sd-pam) dbus-daemon dbus-broker* agetty login chronyd cron crond"),
     *_words("atd anacron run-parts"),
     # What starts people's containers, logins and jobs beside it.
-    *_words("containerd containerd-shim* dockerd docker-proxy docker-init cri-dockerd crio conmon* runc crun kubelet"),
+    *_words("containerd containerd-shim* dockerd docker-proxy cri-dockerd crio conmon* runc crun kubelet"),
     *_words("k3s k3s-server k3s-agent rke2 tini pause sshd sshd-session sshd-auth dropbear tailscaled teleport"),
     *_words("xrdp xrdp-sesman"),
-    *_words("supervisord circusd incrond fcron salt-minion condor_master condor_startd condor_procd condor_shared_p*"),
+    *_words("supervisord circusd incrond fcron salt-minion condor_master condor_startd condor_shared_p*"),
     # Of clouds: they run what people ask them to run.
-    *_words("amazon-ssm-age* ssm-agent-worke* ssm-document-wo* google_guest_a* google_osconfig* google_metadata*"),
-    *_words("waagent WALinuxAgent* cloud-init cloud-init-*"),
+    *_words("amazon-ssm-age* ssm-agent-worke* ssm-document-wo* google_guest_a* google_osconfig*"),
+    *_words("waagent WALinuxAgent*"),
     # Of NVIDIA's drivers and checks, from its packages, its .run or a container.
     *_words("nv-hostengine nv-fabricmanage* nvidia-persiste* nvidia-imex nvidia-cuda-mps*"),
-    *_words("nvvs dcgmi dcgmproftester* dcgm-exporter nvsm* nhc nhc-wrapper node-problem-det*"),
+    *_words("nvvs dcgmi dcgmproftester* dcgm-exporter nvsm* node-problem-det*"),
     # Monitoring, from archives and images, and in namespaces of anybody's.
     *_words("gpuwatch* node_exporter prometheus-node* process-exporter cadvisor fluent-bit fluentd td-agent* vector"),
     *_words("filebeat metricbeat promtail alloy grafana-agent otelcol* telegraf collectd netdata zabbix_agent* nrpe"),
@@ -86,8 +85,7 @@ GUEST_NAMES: tuple[str, ...] = _words("""
 ANYBODYS_NAMES: tuple[str, ...] = (*GUEST_NAMES, "init", "login")
 # Words of the language, here and below: of a program outside of the system's folders they tell nothing.
 EVERYDAY_NAMES: tuple[str, ...] = _words("""
-    screen SCREEN watch top less more man tail vector alloy init login pause collectd telegraf fluentd nhc su X
-    localsearch-* at-spi*
+    screen SCREEN watch top less tail vector alloy init login pause collectd telegraf fluentd su X localsearch-*
 """)
 
 # Where only agents of clouds and vendors have their programs: monitoring, security, inventory. What one of them runs
@@ -118,13 +116,13 @@ AGENT_FILES: tuple[str, ...] = (
 # runs them, or a container.
 GPU_SERVICE_PROGRAMS: tuple[str, ...] = _words("""
     nvvs dcgmi dcgmproftester* nv-hostengine dcgm-exporter nvidia-cuda-mps* nvidia-persiste* nv-fabricmanage*
-    nhc nhc-wrapper nvidia-smi nvsm* node-problem-det*
+    nvidia-smi nvsm* node-problem-det*
 """)
 # Whoever runs them: the screen's programs, which draw on a GPU.
 SCREEN_PROGRAMS: tuple[str, ...] = _words("""
     Xorg X Xwayland Xvfb Xvnc Xtigervnc Xtightvnc Xdcv gnome-shell mutter mutter-x11-fra* kwin_x11 kwin_wayland*
     plasmashell xfwm4 xfce4-*
-    xfdesktop xfsettingsd gdm gdm3 gdm-session-wo* gdm-x-session gdm-wayland-ses* sddm sddm-helper sddm-greeter*
+    xfdesktop xfsettingsd gdm-session-wo* sddm-helper sddm-greeter*
     lightdm lightdm-* dcvserver dcvagent* dcvxagent
     dcvsession* dcvcollab* dcvsimple*
 """)
@@ -136,36 +134,34 @@ SESSION_PROGRAMS: tuple[str, ...] = (
     # Logins, and what holds terminals open for them.
     *_words("su sudo doas newgrp sshd sshd-session systemd systemd-* (sd-pam) login tmux tmux:* screen SCREEN zellij"),
     *_words("byobu* mosh-server dtach abduco ssm-session-wo* gpuwatch*"),
-    # What a user's manager and a desktop run: their packages bring people's programs in the same way.
-    *_words("gvfsd gvfsd-* gvfs-* goa-daemon goa-identity* gnome-shell-ca* gsd-* evolution-sour* evolution-addr*"),
-    *_words("evolution-cale* evolution-alar* at-spi* xdg-desktop-por* xdg-document-p* xdg-permission* dconf-service"),
-    *_words("tracker-miner* tracker-extrac* localsearch-3 localsearch-ext* polkit-*"),
+    # What a user's manager starts at a login without a screen, too: their packages bring people's programs in the same
+    # way. What a desktop starts besides is somebody's: an open desktop occupies the machine for as long as it lasts.
     *_words(
-        "dbus-daemon dbus-broker* gpg-agent ssh-agent gnome-keyring* pipewire* wireplumber pulseaudio gnome-session*"
+        "dbus-daemon dbus-broker* gpg-agent ssh-agent pipewire* wireplumber pulseaudio gnome-session* tracker-miner*"
     ),
-    *_words("ibus-* xsettingsd xfconfd tumblerd update-notifier vncconfig xdg-dbus-proxy"),
-    # What rootless containers need beside them.
-    *_words("catatonit conmon* slirp4netns pasta pasta.avx2 aardvark-dns rootlessport fuse-overlayfs"),
+    *_words("localsearch-3 xdg-desktop-por* xdg-document-p* xdg-permission*"),
+    # What stays of rootless containers when they have ended; the rest is there as long as somebody's container is.
+    *_words("catatonit conmon*"),
 )
+# Users of login screens: their packages make them, and nobody logs in as one.
+GREETERS: tuple[str, ...] = _words("gdm gdm-greeter* Debian-gdm sddm lightdm")
 # Viewers that people install for themselves (pip, conda), whose names are no words.
 INSTALLED_VIEWERS: tuple[str, ...] = _words("nvitop gpustat nvtop htop btop glances")
 # Programs that only look at what others do; nothing of theirs counts. Nor do those that `watch` runs to look.
-VIEWERS: tuple[str, ...] = (*INSTALLED_VIEWERS, *_words("watch nvidia-smi top iotop tail less more man journalctl"))
-LOOKED_WITH: tuple[str, ...] = _words("""
-    ls df du cat grep awk date echo sleep ps free uptime docker kubectl squeue sinfo
-""")
+VIEWERS: tuple[str, ...] = (*INSTALLED_VIEWERS, *_words("watch nvidia-smi top tail less"))
+LOOKED_WITH: tuple[str, ...] = _words("ls df grep awk sleep ps uptime kubectl squeue sinfo")
 
 CRON_UNITS: tuple[str, ...] = _words("cron.service crond.service cronie.service anacron* fcron* incron*")
 # Units in which people's programs run beside the unit's own: logins without logind, cron and at jobs, Session Manager,
 # start-up scripts, image builds. A shell there is a distribution's, and somebody's all the same.
 LOGIN_UNITS: tuple[str, ...] = (
     *CRON_UNITS,
-    *_words("ssh.service sshd.service ssh@* sshd@* atd.service amazon-ssm-agent.service snap.amazon-ssm-agent*"),
-    *_words("getty@* serial-getty@* console-getty* google-guest-agent* dropbear* mosh* xrdp* vncserver* dcvserver*"),
-    *_words("teleport* rc-local* cloud-* google-startup-scripts*"),
-    *_words("google-shutdown-scripts* gce-* walinuxagent* waagent* aliyun* AssistDaemon* tat_agent* salt-minion*"),
-    *_words("supervisor* circus* tailscaled* docker.service dockerd* containerd* crio* cri-docker* podman* kubelet*"),
-    *_words("k3s* rke2* buildkit*"),
+    *_words("ssh.service sshd.service ssh@* sshd@* atd.service *amazon-ssm-agent* *getty@* console-getty*"),
+    *_words("google-[gs]* dropbear* mosh* xrdp* vncserver* dcvserver* teleport* rc-local* cloud-* gce-* walinuxagent*"),
+    *_words(
+        "waagent* aliyun* AssistDaemon* tat_agent* salt-minion* supervisor* circus* tailscaled* docker* containerd*"
+    ),
+    *_words("cri[-o]* podman* kubelet* k3s* rke2* buildkit*"),
 )
 
 # What root's cron starts to wait and to start jobs, which count by themselves; on Red Hat it runs in a session.
@@ -179,15 +175,10 @@ MODEL_SERVERS: tuple[str, ...] = _words("""
 # names of their programs and of their units. They protect where a distribution's package brings one, where no database
 # speaks, and where a whole pool has one.
 WORK_NAMES: tuple[str, ...] = (
-    *_words("vllm* VLLM* triton* text-generation* text-embeddings* tgi* sglang* ollama* llama* lmdeploy* jupyter*"),
-    *_words("ipykernel* code-server* rstudio* rsession rserver shiny-server* ray* gcs_server dask* torchrun mpirun*"),
-    *_words(
-        "mpiexec* orted prted srun Runner.* *[-._]runner* buildkite* jenkins* go-agent* buildbot* teamcity* nomad*"
-    ),
-    *_words(
-        "comfyui* qemu-[!g]* qemu[!-]* libvirt-* matlab* MATLAB* blender* boinc* FahCore* fah-client* foldingathome*"
-    ),
-    *_words("jellyfin* plexmediaserver* emby-server*"),
+    *_words("vllm* VLLM* triton* text-generation* text-embeddings* sglang* ollama* llama* jupyter* code-server*"),
+    *_words("rstudio* rserver ray* gcs_server dask* torchrun mpirun* mpiexec* orted prted srun"),
+    *_words("Runner.* *[-._]runner* buildkite* jenkins* go-agent* buildbot* teamcity* nomad*"),
+    *_words("qemu-[!g]* qemu[!-]* libvirt-*"),
 )
 # Of the machine's own, those that monitoring reads on every machine, whoever and however many do.
 PAGES: tuple[str, ...] = ("*exporter*", "prometheus-node*", "kubelet", "cadvisor", "gpuwatch*")
@@ -197,13 +188,14 @@ INTERPRETERS: tuple[str, ...] = _words("python* perl* ruby*")
 # People's, unless a package brought the unit that runs them: they do what their arguments say.
 TOOLS: tuple[str, ...] = (
     *INTERPRETERS,
-    *_words("ipython* julia node java R Rscript ffmpeg* rsync rclone wget curl aws gsutil s5cmd scp sftp*"),
+    *_words("ipython* julia node java R Rscript ffmpeg* rsync rclone"),
 )
 # Programs of the machine's own that work for people when they work much: they pull images and build them.
 RUNTIME_PROGRAMS: tuple[str, ...] = _words("""
-    containerd dockerd crio kubelet podman buildkitd k3s k3s-server k3s-agent rke2 nerdctl ctr crictl
+    containerd dockerd crio kubelet k3s k3s-server k3s-agent rke2
 """)
-# While one of these runs, a stop may leave half a driver or a kernel that does not boot.
+# While one of these runs, a stop may leave half a driver or a kernel that does not boot. What they begin (an initramfs)
+# ends before them.
 PACKAGE_PROGRAMS: tuple[str, ...] = _words("""
-    dpkg apt* rpm *dnf* yum zypper dkms dracut *initramf* grub-mkconfig nvidia-installer fwupdtool
+    dpkg apt* rpm *dnf* yum zypper dkms nvidia-installer
 """)

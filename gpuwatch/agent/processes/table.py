@@ -309,6 +309,7 @@ class ProcessTable:
             of_nobody=program.of_nobody,
             unproven=program.unproven,
             of_cluster=kinds.is_clusters(self._pods.namespace_of(placement.pod_uid)),
+            timed=self._units.is_timed(placement.systemd_unit, owner_of),
             uid=uid,
             user=self._names.get(uid) or self._names.setdefault(uid, user_name(uid)),
             placement=placement,

@@ -32,6 +32,7 @@ class UnitFiles:
             run / "systemd/generator.late",
         )
         self._known: dict[str, tuple[UnitOrigin, str | None, tuple[str, ...]]] = {}
+        self._timers: dict[str, str | None] = {}
 
     def origin(self, unit: str | None, owner_of: OwnerOf = owner_not_known) -> UnitOrigin:
         """Who made the unit; a link in /etc to a package's file, or an override, makes it nobody else's."""
@@ -43,6 +44,18 @@ class UnitFiles:
     def starts(self, unit: str | None) -> tuple[str, ...]:
         """The programs that the unit's file starts, and what of their arguments is a path."""
         return () if unit is None else self._look_up(unit)[2]
+
+    def is_timed(self, unit: str | None, owner_of: OwnerOf = owner_not_known) -> bool:
+        """Whether a package of the distribution is proved to have brought a timer of its name: it tidies up."""
+        if unit is None or not unit.endswith(".service"):
+            return False
+        if unit not in self._timers:
+            if len(self._timers) >= _MOST_KNOWN:
+                self._timers.clear()
+            paths = (folder / f"{unit.removesuffix('.service')}.timer" for folder in self._shipped[:2])
+            self._timers[unit] = next((self._decisive(path) for path in paths if _exists(path)), None)
+        timer = self._timers[unit]
+        return timer is not None and owner_of(timer) is Owner.DISTRIBUTION
 
     def _look_up(self, unit: str) -> tuple[UnitOrigin, str | None, tuple[str, ...]]:
         if unit not in self._known:

@@ -12,10 +12,14 @@ from gpuwatch.agent.evidence.habits_file import HabitsFile
 from gpuwatch.agent.evidence.scheduled.signal import Scheduled
 from gpuwatch.agent.evidence.settings import ScheduledSettings, WorkSettings
 from gpuwatch.agent.evidence.work import Processes
+from gpuwatch.agent.processes import packages
+from gpuwatch.agent.processes.package_owners import find_owners
+from gpuwatch.agent.processes.packages import PackageOwners
 from gpuwatch.agent.processes.process import Kind
 from gpuwatch.model.activity import Activity, Evidence, State
 from gpuwatch.model.evidence_text import later_text
 from tests.support.fakes.host import FolderHost
+from tests.support.fakes.package_databases import COMPANY, DEBIAN, APackage, base_files, put_dpkg
 from tests.support.fakes.proc_files import CONTAINER, put_process
 from tests.support.fakes.shells import MadeShells
 
@@ -136,6 +140,31 @@ def test_a_heavy_run_of_hum_is_doubt_that_has_a_name_of_its_own(host: Host) -> N
         found = host.look()
     assert [(each.name, each.says) for each in found] == [("processes", State.IDLE), ("hum", State.UNKNOWN)]
     assert "a job that recurs is at work" in (found[1].note or "")
+
+
+@pytest.mark.parametrize(
+    ("by", "says"),
+    [
+        (DEBIAN, [("processes", State.IDLE), ("hum", State.UNKNOWN)]),
+        (COMPANY, [("processes", State.BUSY)]),
+    ],
+)
+def test_a_heavy_run_by_a_timer_of_the_distributions_is_doubt_from_the_first_day(
+    host: Host, tmp_path: Path, monkeypatch: pytest.MonkeyPatch, by: str, says: list[tuple[str, State]]
+) -> None:
+    """An index at 1.5 cores each night is not cut off and stops no clock; a company's own job is work."""
+    monkeypatch.setattr(packages, "ask_databases", find_owners)
+    files = [f"/usr/lib/systemd/system/index.{suffix}" for suffix in ("service", "timer")]
+    for file in files:
+        host.host.write(file[1:], "[Service]\n")
+    put_dpkg(tmp_path, base_files(), APackage(name="index", files=(*files, "/usr/bin/index"), by=by))
+    roots = host.host.roots
+    host.signal = Processes(WorkSettings(), roots, shells=MadeShells(), packages=PackageOwners(tmp_path))
+    told = {"cgroup": "/system.slice/index.service", "uid": 0, "executable": "/usr/bin/index"}
+    for turn in range(1, 8):
+        host.put(300, "index", age=30.0 + 10 * turn, cpu_seconds=15.0 * turn, **told)
+        found = host.look()
+    assert [(each.name, each.says) for each in found] == says
 
 
 def test_a_persons_program_that_has_used_as_little_for_days_is_no_work(host: Host) -> None:

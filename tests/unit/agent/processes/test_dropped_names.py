@@ -8,7 +8,7 @@ import pytest
 from gpuwatch.agent.attribution.cgroup import Placement
 from gpuwatch.agent.processes import known_programs as known
 from gpuwatch.agent.processes import packages
-from gpuwatch.agent.processes.kinds import PACKAGED, Facts, UnitOrigin, classify, name_in_fleet
+from gpuwatch.agent.processes.kinds import PACKAGED, TIMED, Facts, UnitOrigin, classify, name_in_fleet
 from gpuwatch.agent.processes.package_owners import find_owners
 from gpuwatch.agent.processes.packages import PackageOwners
 from gpuwatch.agent.processes.process import Kind
@@ -68,7 +68,25 @@ AGENTS = _words(
     /usr/bin/warp-svc /opt/imperva/ragent/bin/ragent
     """
 )
-MOST_PATTERNS = 492
+# Of what the distribution's own timers run: the timer tells.
+TIMED_UNITS = _words(
+    """
+    man-db mlocate-updatedb plocate-updatedb updatedb e2scrub_all logrotate sysstat-collect sysstat-summary
+    update-notifier-download fwupd-refresh clamav-clean
+    """
+)
+# Of desktops: an open one occupies the machine, and a login screen's user tells.
+DESKTOP = _words(
+    """
+    gvfsd gvfsd-fuse gvfs-udisks2-vo goa-daemon goa-identity-se gnome-shell-cal gsd-power evolution-source
+    evolution-addre evolution-calen evolution-alarm at-spi-bus-laun dconf-service tracker-extract localsearch-ext
+    polkit-gnome-au gnome-keyring-d ibus-daemon xsettingsd xfconfd tumblerd update-notifier vncconfig xdg-dbus-proxy
+    gdm-x-session gdm-wayland-ses
+    """
+)
+# Of rootless containers: these end with somebody's container, which keeps the machine.
+BESIDE_CONTAINERS = _words("slirp4netns pasta pasta.avx2 aardvark-dns rootlessport fuse-overlayfs")
+MOST_PATTERNS = 394
 
 
 @pytest.fixture
@@ -151,6 +169,43 @@ def test_an_agent_that_the_whole_pool_runs_is_handed_over_and_one_alone_is_someb
         )  # fmt: skip
         assert classify(facts)[0] is Kind.PEOPLE
         assert name_in_fleet(facts, path) is not None
+
+
+@pytest.mark.parametrize("name", TIMED_UNITS)
+@pytest.mark.parametrize(
+    ("timer", "program", "rule"), [(True, True, TIMED), (False, True, PACKAGED), (True, False, None)]
+)
+def test_what_a_timer_of_the_distributions_runs_is_the_machines_own(
+    root: Path, name: str, rule: str | None, *, timer: bool, program: bool
+) -> None:
+    """Its timer and its program must be the distribution's: an administrator's or a company's say nothing."""
+    folder = "/usr/lib/systemd/system"
+    brought = (f"{folder}/{name}.service", *([f"{folder}/{name}.timer"] if timer else []))
+    put_dpkg(root, base_files(), APackage(name="own", files=(*brought, *(["/usr/bin/own"] if program else []))))
+    (root / folder[1:]).mkdir(parents=True)
+    for suffix in ("service", "timer"):
+        (root / folder[1:] / f"{name}.{suffix}").write_text("[Service]\nExecStart=/usr/bin/own\n")
+    put_process(root / "proc", 77, "own", cgroup=f"/system.slice/{name}.service", uid=0, executable="/usr/bin/own")
+
+    kind, found = kinds_of(root, PackageOwners(root))[77]
+
+    assert (kind, found == rule) == ((Kind.PEOPLE, False) if rule is None else (Kind.SERVICE, True))
+
+
+@pytest.mark.parametrize("name", [*DESKTOP, *BESIDE_CONTAINERS])
+def test_a_login_screens_programs_are_nobodys_and_a_persons_desktop_is_somebodys(name: str) -> None:
+    """Whatever they are called: its user tells, and that a package brought them; an open desktop is people's."""
+    for pid, uid, user, file in (
+        (77, 120, "gdm", f"/usr/libexec/{name}"),
+        (78, 120, "gdm", f"/var/lib/gdm3/{name}"),
+        (79, 1000, "alice", f"/usr/libexec/{name}"),
+        (80, 1000, "gdm", f"/usr/libexec/{name}"),
+    ):
+        facts = Facts(
+            names=(name,), uid=uid, user=user, placement=Placement(systemd_unit="session-c1.scope", own_names=True),
+            slice="user.slice", own_file=file.startswith("/var"), own_work=file.startswith("/var"),
+        )  # fmt: skip
+        assert classify(facts)[0] is (Kind.SESSION if pid == 77 else Kind.PEOPLE), (pid, name)
 
 
 LISTS = {name: value for name, value in vars(known).items() if name.isupper() and isinstance(value, tuple)}
