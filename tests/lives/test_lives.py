@@ -13,7 +13,7 @@ from gpuwatch.model.activity import State
 from gpuwatch.policies import PoolRules
 from tests.lives.judge import activities, asked_before, judge, knowing
 from tests.lives.play import play, record, silent
-from tests.lives.rights import least_rights, nobody, unit_rights
+from tests.lives.rights import Rights, least_rights, nobody, unit_rights
 from tests.lives.story import all_paths, load
 from tests.support.each import for_each
 
@@ -82,11 +82,21 @@ def test_what_the_distribution_did_not_bring_is_somebodys(code: str) -> None:
     assert State.IDLE not in seen
 
 
-@pytest.mark.parametrize(("code", "rests"), [("F240", State.IDLE), ("F241", State.OCCUPIED)])
-def test_what_recurs_for_days_without_a_gpu_is_no_work(code: str, rests: State) -> None:
-    """A job of root's cron leaves its machine idle, and a Ray head at rest occupies its own, after four days."""
+@pytest.mark.parametrize(
+    ("code", "rights", "rests"),
+    [
+        ("F240", unit_rights(), State.IDLE),
+        ("F241", unit_rights(), State.OCCUPIED),
+        ("F241", least_rights(), State.OCCUPIED),
+    ],
+)
+def test_what_recurs_for_days_without_a_gpu_is_no_work(code: str, rights: Rights, rests: State) -> None:
+    """A job of root's cron leaves its machine idle, and a Ray head at rest occupies its own, after four days.
+
+    An agent in a container sees nobody's bytes: the Ray head is at rest by its cores.
+    """
     with silent("gpuwatch"):
-        seen = activities(record(load(_BY_CODE[code]), rights=unit_rights(), hours=_SHIPPED_HOURS))
+        seen = activities(record(load(_BY_CODE[code]), rights=rights, hours=_SHIPPED_HOURS))
     assert State.BUSY not in {state for state, _ in seen}
     assert seen[-1][0] is rests
 

@@ -6,7 +6,8 @@ Rules of what is noted, all of them:
    began. People's logins, containers, pods, Slurm's jobs and servers of models are left out.
 2. Of everybody's other programs only those that stay are noted, once they are an hour old.
 3. A look without a list of what holds the GPUs notes nothing, and finds no hum. Nor is a program hum of which it cannot
-   be seen what it reads and writes.
+   be seen what it reads and writes. Where that cannot be seen of any program (an agent in a container), what stays is
+   judged by its cores: its bytes are no evidence there, and the host's disks and network are.
 4. A run of hum is the machine's own while it is light, and doubt that stops no clock while it is not: a backup is not
    cut off, and the machine is at rest again afterwards. A program at rest that stays is somebody's, and no work.
 5. A port that others ask at the same hour each day is due at that hour (`activity.asked`).
@@ -134,10 +135,11 @@ class Habits:
         groups = {**trees, **{process.pid: [process] for process in staying}}
         if len(groups) > _MOST_CANDIDATES:
             groups = trees
+        unseen = all(each.moved_bytes is None for each in used.values())
         runs = {
             pid: run
             for pid, group in groups.items()
-            if (run := self._run(view.processes[pid], group, now, used, uptime))
+            if (run := self._run(view.processes[pid], group, now, used, uptime, unseen=unseen and pid not in trees))
         }
         keys = {pid: key for pid in runs if (key := self._key(view.processes[pid], view.processes)) is not None}
         noted = {keys[pid]: runs[pid] for pid in keys}
@@ -249,12 +251,21 @@ class Habits:
         return [each for each in view.people() if each.pid not in within and each.started_ticks < latest]
 
     def _run(
-        self, root: Process, group: Collection[Process], now: Moment, used: Mapping[_Key, Used], uptime: float
+        self,
+        root: Process,
+        group: Collection[Process],
+        now: Moment,
+        used: Mapping[_Key, Used],
+        uptime: float,
+        *,
+        unseen: bool,
     ) -> Run | None:
-        """What a program does now; None: it cannot be seen."""
+        """What a program does now; None: it cannot be seen. `unseen`: nobody's bytes are, and its own count as none."""
         gpu = now.gpu_pids or ()
         found = [used.get((each.pid, each.started_ticks)) for each in group]
-        if any(each is None or each.moved_bytes is None for each in found) or any(each.pid in gpu for each in group):
+        if any(each is None or (each.moved_bytes is None and not unseen) for each in found):
+            return None
+        if any(each.pid in gpu for each in group):
             return None
         cpu = sum(each.cpu_seconds for each in found if each is not None)
         moved = sum(each.moved_bytes or 0 for each in found if each is not None)

@@ -183,6 +183,33 @@ def test_a_persons_program_that_has_used_as_little_for_days_is_no_work(host: Hos
     assert [each.says for each in host.look()] == [State.BUSY]
 
 
+@pytest.mark.parametrize(("other", "says"), [(None, State.OCCUPIED), (0, State.BUSY)])
+def test_where_nobodys_bytes_are_seen_what_stays_is_judged_by_its_cores(
+    host: Host, other: int | None, says: State
+) -> None:
+    """An agent in a container may read nobody's io; where only this program's is closed, it may move anything."""
+    place = "/user.slice/user-1001.slice/session-4.scope"
+    for turn in range(1, 25):
+        if turn == 20:
+            host.remember(Run(seconds=4 * DAY_SECONDS, cores=0.04, bytes_per_second=0.0))
+        for pid in (400, 401):
+            (host.host.roots.proc / f"{pid}/io").unlink(missing_ok=True)
+        host.put(400, "raylet", uid=1001, cgroup=place, cpu_seconds=0.4 * turn, moved_bytes=None)
+        host.put(401, "sleeper", uid=1001, cgroup=place, moved_bytes=other)
+        found = host.look()
+    assert found[0].says is says
+
+
+def test_where_nobodys_bytes_are_seen_a_job_of_roots_is_no_hum(host: Host) -> None:
+    """It would be the machine's own, and may copy what somebody waits for."""
+    host.report(moved_bytes=None)
+    for pid in (300, 301):
+        (host.host.roots.proc / f"{pid}/io").unlink(missing_ok=True)
+    host.look()
+    host.remember(USUAL)
+    assert [each.says for each in host.look()] == [State.UNKNOWN]
+
+
 def test_a_fresh_program_of_a_person_is_work_whatever_else_is_at_rest(host: Host) -> None:
     """The same words of arguments, begun two hours ago: somebody has begun it again."""
     place = "/user.slice/user-1001.slice/session-4.scope"
