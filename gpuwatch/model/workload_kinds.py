@@ -10,20 +10,20 @@ from dataclasses import dataclass
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class WorkloadKind:
-    """One kind. `by` is the project that it comes from, `version` is asked for where it may be ended.
+    """One kind. `by` is the project that it comes from. Of `versions` the first that has it is asked where it is ended.
 
     Its pods end if its scale is set to zero (`scaled`), if a field of its specification is set (`suspend`, with dots
     between), or if an annotation is written (`stopped_by`). `evicted`: people may also have its pods restarted.
     `apart`: its pods, or its runs, do without each other. `again` is whether a pod that is evicted is made again: not
     known counts as no. `parts` are kinds of its parts that their people may have ended by themselves, for it lets them
-    be; any other part it would make again.
+    be; any other part it would make again. `left` is why it is ended by no call, as a clause.
     """
 
     kind: str
     group: str
     resource: str
     by: str
-    version: str = ""
+    versions: tuple[str, ...] = ()
     scaled: bool = False
     suspend: str = ""
     stopped_by: str = ""
@@ -31,6 +31,7 @@ class WorkloadKind:
     apart: bool = False
     again: bool = True
     parts: tuple[str, ...] = ()
+    left: str = ""
 
     @property
     def actions(self) -> tuple[str, ...]:
@@ -54,7 +55,7 @@ KINDS: tuple[WorkloadKind, ...] = (
             group="apps",
             resource=resource,
             by="Kubernetes",
-            version="v1",
+            versions=("v1",),
             scaled=True,
             apart=kind != "StatefulSet",
         )
@@ -63,18 +64,31 @@ KINDS: tuple[WorkloadKind, ...] = (
         )
     ),
     WorkloadKind(
-        kind="ReplicationController", group="", resource="replicationcontrollers", by="Kubernetes", apart=True
+        kind="ReplicationController",
+        group="",
+        resource="replicationcontrollers",
+        by="Kubernetes",
+        apart=True,
+        left="Deployments have replaced it",
     ),
     WorkloadKind(
-        kind="Job", group="batch", resource="jobs", by="Kubernetes", version="v1", suspend="suspend", evicted=True
+        kind="Job", group="batch", resource="jobs", by="Kubernetes", versions=("v1",), suspend="suspend", evicted=True
     ),
-    WorkloadKind(kind="CronJob", group="batch", resource="cronjobs", by="Kubernetes", apart=True, parts=("Job",)),
+    WorkloadKind(
+        kind="CronJob",
+        group="batch",
+        resource="cronjobs",
+        by="Kubernetes",
+        apart=True,
+        parts=("Job",),
+        left="its suspend stops later runs alone",
+    ),
     WorkloadKind(
         kind="Notebook",
         group="kubeflow.org",
         resource="notebooks",
         by="Kubeflow",
-        version="v1",
+        versions=("v1",),
         stopped_by=KUBEFLOW_STOPPED,
     ),
     *(
@@ -83,7 +97,7 @@ KINDS: tuple[WorkloadKind, ...] = (
             group="kubeflow.org",
             resource=resource,
             by="Kubeflow's training operator",
-            version="v1",
+            versions=("v1",),
             suspend="runPolicy.suspend",
             again=False,
         )
@@ -92,29 +106,50 @@ KINDS: tuple[WorkloadKind, ...] = (
             *(("JAXJob", "jaxjobs"), ("PaddleJob", "paddlejobs")),
         )
     ),
-    # Two operators make MPIJobs, in versions of their own.
+    # Two operators make MPIJobs, each in a version of its own, and a cluster has one of them.
     WorkloadKind(
-        kind="MPIJob", group="kubeflow.org", resource="mpijobs", by="Kubeflow's training operator", again=False
+        kind="MPIJob",
+        group="kubeflow.org",
+        resource="mpijobs",
+        by="Kubeflow's MPI operator or training operator",
+        versions=("v2beta1", "v1"),
+        suspend="runPolicy.suspend",
+        again=False,
     ),
     WorkloadKind(
         kind="TrainJob",
         group="trainer.kubeflow.org",
         resource="trainjobs",
         by="Kubeflow's trainer",
-        version="v1alpha1",
+        versions=("v1alpha1",),
         suspend="suspend",
     ),
     *(
-        WorkloadKind(kind=kind, group="ray.io", resource=resource, by="KubeRay", version="v1", suspend="suspend")
+        WorkloadKind(kind=kind, group="ray.io", resource=resource, by="KubeRay", versions=("v1",), suspend="suspend")
         for kind, resource in (("RayCluster", "rayclusters"), ("RayJob", "rayjobs"))
     ),
-    WorkloadKind(kind="RayService", group="ray.io", resource="rayservices", by="KubeRay"),
+    WorkloadKind(
+        kind="RayCronJob",
+        group="ray.io",
+        resource="raycronjobs",
+        by="KubeRay",
+        apart=True,
+        parts=("RayJob",),
+        left="its suspend stops later runs alone",
+    ),
+    WorkloadKind(
+        kind="RayService",
+        group="ray.io",
+        resource="rayservices",
+        by="KubeRay",
+        left="it has no field that suspends it, and makes its RayCluster again",
+    ),
     WorkloadKind(
         kind="JobSet",
         group="jobset.x-k8s.io",
         resource="jobsets",
         by="JobSet",
-        version="v1alpha2",
+        versions=("v1alpha2",),
         suspend="suspend",
     ),
     WorkloadKind(
@@ -122,19 +157,40 @@ KINDS: tuple[WorkloadKind, ...] = (
         group="leaderworkerset.x-k8s.io",
         resource="leaderworkersets",
         by="LeaderWorkerSet",
-        version="v1",
+        versions=("v1",),
         scaled=True,
         apart=True,
     ),
-    WorkloadKind(kind="Job", group="batch.volcano.sh", resource="jobs", by="Volcano", again=False),
-    WorkloadKind(kind="Workflow", group="argoproj.io", resource="workflows", by="Argo Workflows", again=False),
-    WorkloadKind(kind="CronWorkflow", group="argoproj.io", resource="cronworkflows", by="Argo Workflows", apart=True),
+    WorkloadKind(
+        kind="Job",
+        group="batch.volcano.sh",
+        resource="jobs",
+        by="Volcano",
+        again=False,
+        left="Volcano aborts it by a Command, a new object, and gpuwatch makes none",
+    ),
+    WorkloadKind(
+        kind="Workflow",
+        group="argoproj.io",
+        resource="workflows",
+        by="Argo Workflows",
+        again=False,
+        left="its suspend lets steps that run go on, and its shutdown is final",
+    ),
+    WorkloadKind(
+        kind="CronWorkflow",
+        group="argoproj.io",
+        resource="cronworkflows",
+        by="Argo Workflows",
+        apart=True,
+        left="its suspend stops later runs alone",
+    ),
     WorkloadKind(
         kind="Rollout",
         group="argoproj.io",
         resource="rollouts",
         by="Argo Rollouts",
-        version="v1alpha1",
+        versions=("v1alpha1",),
         scaled=True,
         apart=True,
     ),
@@ -143,14 +199,27 @@ KINDS: tuple[WorkloadKind, ...] = (
         group="serving.kserve.io",
         resource="inferenceservices",
         by="KServe",
-        version="v1beta1",
+        versions=("v1beta1",),
         stopped_by="serving.kserve.io/stop",
     ),
-    WorkloadKind(kind="Service", group="serving.knative.dev", resource="services", by="Knative"),
-    WorkloadKind(kind="Configuration", group="serving.knative.dev", resource="configurations", by="Knative"),
-    WorkloadKind(kind="Revision", group="serving.knative.dev", resource="revisions", by="Knative"),
+    *(
+        WorkloadKind(
+            kind=kind,
+            group="serving.knative.dev",
+            resource=f"{kind.lower()}s",
+            by="Knative",
+            left="Knative itself scales it to zero where its people let it",
+        )
+        for kind in ("Service", "Configuration", "Revision")
+    ),
     WorkloadKind(
-        kind="SparkApplication", group="sparkoperator.k8s.io", resource="sparkapplications", by="Spark", again=False
+        kind="SparkApplication",
+        group="sparkoperator.k8s.io",
+        resource="sparkapplications",
+        by="Spark",
+        versions=("v1beta2",),
+        suspend="suspend",
+        again=False,
     ),
     WorkloadKind(
         kind="ScheduledSparkApplication",
@@ -158,10 +227,29 @@ KINDS: tuple[WorkloadKind, ...] = (
         resource="scheduledsparkapplications",
         by="Spark",
         apart=True,
+        parts=("SparkApplication",),
+        left="its suspend stops later runs alone",
     ),
-    WorkloadKind(kind="TaskRun", group="tekton.dev", resource="taskruns", by="Tekton", again=False),
-    WorkloadKind(kind="PipelineRun", group="tekton.dev", resource="pipelineruns", by="Tekton"),
-    WorkloadKind(kind="ScaledJob", group="keda.sh", resource="scaledjobs", by="KEDA", apart=True, parts=("Job",)),
+    *(
+        WorkloadKind(
+            kind=kind,
+            group="tekton.dev",
+            resource=f"{kind.lower()}s",
+            by="Tekton",
+            again=kind == "PipelineRun",
+            left="a run that is cancelled cannot go on",
+        )
+        for kind in ("TaskRun", "PipelineRun")
+    ),
+    WorkloadKind(
+        kind="ScaledJob",
+        group="keda.sh",
+        resource="scaledjobs",
+        by="KEDA",
+        apart=True,
+        parts=("Job",),
+        left="its pause stops later runs alone",
+    ),
 )
 BY_LABEL: Mapping[str, WorkloadKind] = {each.label: each for each in KINDS}
 # What each kind, and a pod alone, can be asked. `delete` of a Job's pods restarts them, for a Job makes them again.

@@ -115,6 +115,8 @@ def test_it_has_every_kind_of_workload_with_what_may_end_it(kind: WorkloadKind) 
     assert row[3] == ("yes" if kind.again else "no")
     assert set(re.findall("`([a-z-]+)`", row[4])) == set(kind.actions)
     assert all(part in row[4] for part in kind.parts)
+    assert kind.left in row[4]
+    assert bool(kind.left) != bool(kind.actions)
 
 
 def test_the_chart_reads_every_kind_of_the_table() -> None:

@@ -2,9 +2,9 @@
 
 No Debian package has them at these versions, but every Go toolchain can make them; what it downloads is checked against
 Go's database of checksums. Some eight minutes of one processor, once; the programs are kept outside the repository.
-Without arguments it builds what every run of the tests starts; `helm` and `kubeconform` are for who changes the chart,
-`kube-controller-manager`, `kube-scheduler` and `kwok` for who changes what happens to pods. It uses the standard
-library alone, for it runs before anything is installed.
+Without arguments it makes what every run of the tests needs, the `definitions` of other projects' kinds with it; `helm`
+and `kubeconform` are for who changes the chart, `kube-controller-manager`, `kube-scheduler` and `kwok` for who changes
+what happens to pods. It uses the standard library alone, for it runs before anything is installed.
 """
 
 import fcntl
@@ -50,6 +50,125 @@ PROGRAMS = {
     "helm": Program("helm.sh/helm/v3", "v3.22.0", "helm.sh/helm/v3/cmd/helm"),
 }
 STARTED_BY_TESTS = ("etcd", "kube-apiserver")
+DEFINITIONS = "definitions"
+
+
+@dataclass(frozen=True, slots=True)
+class Definitions:
+    """Files of a Go module in which a project defines its kinds; `checksum` is the module's, as go.sum has it."""
+
+    module: str
+    version: str
+    checksum: str
+    files: tuple[str, ...]
+
+
+KINDS_OF = {
+    "argo-rollouts": Definitions(
+        "github.com/argoproj/argo-rollouts",
+        "v1.8.3",
+        "h1:blbtQva4IK9r6gFh+dWkCrLnFdPOWiv9ubQYu36qeaA=",
+        ("manifests/crds/rollout-crd.yaml",),
+    ),
+    "argo-workflows": Definitions(
+        "github.com/argoproj/argo-workflows/v3",
+        "v3.7.0",
+        "h1:TDijZztm6dLruB7yZLH+Ps4OJKRwu0YSAJ4/NvceON0=",
+        tuple(f"manifests/base/crds/minimal/argoproj.io_{each}.yaml" for each in ("workflows", "cronworkflows")),
+    ),
+    "jobset": Definitions(
+        "sigs.k8s.io/jobset",
+        "v0.11.1",
+        "h1:WgLEBnXTeX+4MxfVkIbfm4jIVgjvIY6Jfaei2okxKNk=",
+        ("config/components/crd/bases/jobset.x-k8s.io_jobsets.yaml",),
+    ),
+    "keda": Definitions(
+        "github.com/kedacore/keda/v2",
+        "v2.18.0",
+        "h1:ttR223fii/4QJ0YvtrhcWHaEoezByb/t5CeFopjl6EI=",
+        ("config/crd/bases/keda.sh_scaledjobs.yaml",),
+    ),
+    "knative": Definitions(
+        "knative.dev/serving",
+        "v0.47.0",
+        "h1:qNe8GcI12VigsGRqBojqTE/u63rikAWAtGliEOgNxAY=",
+        tuple(f"config/core/300-resources/{each}.yaml" for each in ("service", "configuration", "revision")),
+    ),
+    "kserve": Definitions(
+        "github.com/kserve/kserve",
+        "v0.15.0",
+        "h1:TK6lN8XVIzc/5KQ76GULEKYiJ2obkTRRI3Z2Iwuld5Y=",
+        ("config/crd/full/serving.kserve.io_inferenceservices.yaml",),
+    ),
+    "kuberay": Definitions(
+        "github.com/ray-project/kuberay/ray-operator",
+        "v1.6.0",
+        "h1:1hs7Di2U/vm09ot7MIU8jUqEo7gHDc4gkbv1eFvqCsQ=",
+        tuple(
+            f"config/crd/bases/ray.io_{each}.yaml" for each in ("rayclusters", "rayjobs", "raycronjobs", "rayservices")
+        ),
+    ),
+    "kueue": Definitions(
+        "sigs.k8s.io/kueue",
+        "v0.17.0",
+        "h1:7hzb38M4eKGzYW+CFv2s1L+swzzacUCHOCXxZmAV90I=",
+        ("config/components/crd/bases/kueue.x-k8s.io_workloads.yaml",),
+    ),
+    "longhorn": Definitions(
+        "github.com/longhorn/longhorn-manager",
+        "v1.10.0",
+        "h1:Sod6dxBLu9JD/f2Ff59i6SAAc76/OaNdJab7UOpKRig=",
+        ("k8s/crds.yaml",),
+    ),
+    "lws": Definitions(
+        "sigs.k8s.io/lws",
+        "v0.8.0",
+        "h1:DdhJ8QabwTfWgbgaHH2gdf8twliioHaoSfmDXRYEVU0=",
+        ("config/crd/bases/leaderworkerset.x-k8s.io_leaderworkersets.yaml",),
+    ),
+    "mpi-operator": Definitions(
+        "github.com/kubeflow/mpi-operator",
+        "v0.8.0",
+        "h1:22EccUiO4VDooG4TooesdE8o8euGVj89PIRhiP24SRE=",
+        ("manifests/base/kubeflow.org_mpijobs.yaml",),
+    ),
+    "spark-operator": Definitions(
+        "github.com/kubeflow/spark-operator/v2",
+        "v2.5.0",
+        "h1:NNgTHgQMbrGZSFJtprjssdtCaL/qlYYQY1EyXuRaP78=",
+        tuple(
+            f"config/crd/bases/sparkoperator.k8s.io_{each}.yaml"
+            for each in ("sparkapplications", "scheduledsparkapplications")
+        ),
+    ),
+    "tekton": Definitions(
+        "github.com/tektoncd/pipeline",
+        "v1.6.0",
+        "h1:A+D+jzOVl2QNl/yiNT7csVgBUy2wpz6K6+/D4q5lfss=",
+        tuple(f"config/300-crds/300-{each}.yaml" for each in ("taskrun", "pipelinerun")),
+    ),
+    "trainer": Definitions(
+        "github.com/kubeflow/trainer/v2",
+        "v2.2.0",
+        "h1:whChZckEtycLo1UKH/M0hiNaCUozbLvf9JrgmMv+TAg=",
+        ("manifests/base/crds/trainer.kubeflow.org_trainjobs.yaml",),
+    ),
+    "training-operator": Definitions(
+        "github.com/kubeflow/training-operator",
+        "v1.9.3",
+        "h1:aaSHqskOtCY8Dn8sVd+l9p5XAczW6O0nYMPjVLAw/lc=",
+        tuple(
+            f"manifests/base/crds/kubeflow.org_{each}.yaml"
+            for each in ("pytorchjobs", "tfjobs", "xgboostjobs", "jaxjobs", "paddlejobs", "mpijobs")
+        ),
+    ),
+    "volcano": Definitions(
+        "volcano.sh/volcano",
+        "v1.10.0",
+        "h1:+GzQinGgeV0j58WpWpxByOXgF+YfUPW55zghM8GqjF0=",
+        ("config/crd/volcano/bases/batch.volcano.sh_jobs.yaml",),
+    ),
+}
 
 
 class BuildError(Exception):
@@ -64,6 +183,16 @@ def cache() -> Path:
 def built(name: str) -> Path:
     """Where a program of that version lies once it is built."""
     return cache() / f"{name}-{PROGRAMS[name].version}" / name
+
+
+def defined(name: str) -> Path:
+    """The folder with a project's definitions of that version once they are fetched."""
+    return cache() / f"definitions-{name}-{KINDS_OF[name].version}"
+
+
+def fetched(name: str) -> bool:
+    """Whether all of them are there."""
+    return all((defined(name) / Path(each).name).exists() for each in KINDS_OF[name].files)
 
 
 def toolchain() -> str:
@@ -120,6 +249,26 @@ def build(name: str, go: str) -> None:
     shutil.rmtree(work)
 
 
+def fetch(name: str, go: str) -> None:
+    """Put a project's definitions where `defined` says, as the last step.
+
+    Raises:
+        BuildError: a step of Go's failed, or the module is not the one that was pinned.
+
+    """
+    wanted, target = KINDS_OF[name], defined(name)
+    work = target.with_name(f"{target.name}.new")
+    shutil.rmtree(work, ignore_errors=True)
+    work.mkdir(parents=True)
+    told = json.loads(_go(go, "mod", "download", "-json", f"{wanted.module}@{wanted.version}", folder=work))
+    if told["Sum"] != wanted.checksum:
+        raise BuildError(f"{wanted.module} {wanted.version} has the checksum {told['Sum']}, and not {wanted.checksum}")
+    for each in wanted.files:
+        shutil.copyfile(Path(told["Dir"]) / each, work / Path(each).name)
+    shutil.rmtree(target, ignore_errors=True)
+    work.replace(target)
+
+
 def _go(go: str, *arguments: str, folder: Path) -> str:
     """What one step printed; it says from time to time that it still runs."""
     done = threading.Event()
@@ -169,21 +318,32 @@ def alone() -> "Iterator[None]":
 
 
 def main(names: Sequence[str]) -> int:
-    """Build those that are missing; 1 with a sentence where one cannot be."""
-    if all(built(name).exists() for name in names):
+    """Make those that are missing; 1 with a sentence for each that cannot be made."""
+    wanted = [each for name in names for each in (KINDS_OF if name == DEFINITIONS else (name,))]
+    if all(_there(name) for name in wanted):
         return 0
+    failed = 0
     with alone():
-        for name in names:
-            if built(name).exists():
+        for name in wanted:
+            if _there(name):
                 continue
-            say(f"  building {name} {PROGRAMS[name].version} from its Go module (once, minutes)")
             try:
-                build(name, toolchain())
+                if name in PROGRAMS:
+                    say(f"  building {name} {PROGRAMS[name].version} from its Go module (once, minutes)")
+                    build(name, toolchain())
+                else:
+                    say(f"  fetching the definitions of {name} {KINDS_OF[name].version} from its Go module (once)")
+                    fetch(name, toolchain())
             except BuildError as error:
-                say(f"Could not build {name}: {error}; its tests are skipped.")
-                return 1
-    return 0
+                made = "build" if name in PROGRAMS else "fetch the definitions of"
+                say(f"Could not {made} {name}: {error}; its tests are skipped.")
+                failed = 1
+    return failed
+
+
+def _there(name: str) -> bool:
+    return built(name).exists() if name in PROGRAMS else fetched(name)
 
 
 if __name__ == "__main__":
-    sys.exit(main(sys.argv[1:] or STARTED_BY_TESTS))
+    sys.exit(main(sys.argv[1:] or (*STARTED_BY_TESTS, DEFINITIONS)))

@@ -13,6 +13,7 @@ from gpuwatch.model.workload_kinds import ACTIONS, SUSPENDED
 from gpuwatch.policies.kubernetes import siblings
 from gpuwatch.policies.kubernetes.idle_pods_settings import IdlePodRules
 from gpuwatch.policies.kubernetes.workload_use import WorkloadUse, at_work, in_doubt
+from gpuwatch.policies.kubernetes.workload_words import why_not_ended
 
 _BUSY = frozenset({State.BUSY, State.OCCUPIED})
 _NAMED = 3  # pods in a sentence
@@ -102,7 +103,7 @@ def without_consent(use: WorkloadUse) -> str | None:
         return f"Its pods do not agree on {IDLE_ACTION}."
     can = ACTIONS.get(kind)
     if can is None:
-        return f"gpuwatch ends no pods of the kind {kind}."
+        return f"{why_not_ended(kind)}."
     if action not in can:
         return f"A {kind} cannot be asked to {action}, only to {' or '.join(sorted(can))}."
     if action == "stop" and use.workload.unstoppable is not None:

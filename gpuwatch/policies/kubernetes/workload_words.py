@@ -118,6 +118,12 @@ def back(target: Target | WorkloadName, how: str, wanted: int | None) -> str | N
     return commands.get(how)
 
 
+def why_not_ended(kind: str) -> str:
+    """Why gpuwatch ends nothing of a kind."""
+    known = BY_LABEL.get(kind)
+    return f"gpuwatch ends no pods of the kind {kind}" + (f": {known.left}" if known is not None and known.left else "")
+
+
 def how_it_returns(kind: str, command: str | None) -> str:
     """What brings its pods back, as a sentence without its full stop; `command` is that of `back`."""
     if command is not None:

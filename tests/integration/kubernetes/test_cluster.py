@@ -21,12 +21,12 @@ from tests.support.builders.kubernetes import (
     custom_object,
     deployment_object,
     job_object,
-    kueue_kind,
     node_object,
     pod_object,
     queued_object,
     replica_set_object,
 )
+from tests.support.builders.kubernetes_kinds import kueue_kind
 from tests.support.real.agents import eventually
 from tests.support.real.kubernetes import ControlPlane
 from tests.support.real.kubernetes_api import Object

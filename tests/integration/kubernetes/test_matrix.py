@@ -24,7 +24,8 @@ from gpuwatch.model.workload_kinds import KINDS
 from gpuwatch.policies.kubernetes import idle_pods
 from gpuwatch.runtime.clock import SystemClock
 from tests.support.builders.fleet import a_verdict
-from tests.support.builders.kubernetes import kind_of, node_object
+from tests.support.builders.kubernetes import node_object
+from tests.support.builders.kubernetes_kinds import kind_of
 from tests.support.builders.workload_matrix import EMPTIED, EVICTED, ROWS, Row
 from tests.support.builders.workload_places import DRA, EXTRA_KINDS, Place
 from tests.support.components import require

@@ -8,7 +8,7 @@ from pathlib import Path
 
 import pytest
 
-from tests.support.kubernetes_programs import PROGRAMS, BuildError, replaces, toolchain
+from tests.support.kubernetes_programs import KINDS_OF, PROGRAMS, BuildError, replaces, toolchain
 from tests.support.paths import TESTS
 
 SCRIPT = TESTS / "support/kubernetes_programs.py"
@@ -26,7 +26,7 @@ FAKE_GO = """#!/bin/sh
 echo "$*" >>"$ASKED"
 case "$1" in
     env) echo "go1.26.1"; echo local ;;
-    mod) echo '{"GoMod": "'"$MODULE"'"}' ;;
+    mod) echo '{"GoMod": "'"$MODULE"'", "Dir": "'"$DIR"'", "Sum": "'"${SUM:-h1:another}"'"}' ;;
     get) [ -z "${REFUSE:-}" ] || { echo "no such host" >&2; exit 1; } ;;
     build) cp go.mod "$ASKED.mod"; echo program >made ;;
 esac
@@ -44,6 +44,7 @@ def build(folder: Path, *names: str, **variables: str) -> subprocess.CompletedPr
         "PATH": f"{folder / 'bin'}:{os.environ['PATH']}",
         "ASKED": str(folder / "asked"),
         "MODULE": str(folder / "go.mod"),
+        "DIR": str(folder / "module"),
         "XDG_CACHE_HOME": str(folder / "cache"),
     }
     command: Sequence[str | Path] = [sys.executable, SCRIPT, *names]
@@ -82,6 +83,33 @@ def test_what_cannot_be_built_is_named_with_the_reason(tmp_path: Path) -> None:
     assert done.returncode == 1
     assert "Could not build etcd: `go get` failed: no such host; its tests are skipped." in done.stdout
     assert build(tmp_path, "etcd").returncode == 0
+
+
+def test_definitions_are_those_of_the_pinned_module(tmp_path: Path) -> None:
+    """A module of another checksum than the table's defines nothing; what is fetched is kept, and asks Go no more."""
+    wanted = KINDS_OF["jobset"]
+    for each in wanted.files:
+        file = tmp_path / "module" / each
+        file.parent.mkdir(parents=True, exist_ok=True)
+        file.write_text("kind: CustomResourceDefinition\n", encoding="ascii")
+
+    refused = build(tmp_path, "jobset")
+    assert refused.returncode == 1
+    assert f"{wanted.module} {wanted.version} has the checksum h1:another" in refused.stdout
+    assert build(tmp_path, "jobset", SUM=wanted.checksum).returncode == 0
+    asked = (tmp_path / "asked").read_text()
+    assert build(tmp_path, "jobset").returncode == 0
+    assert (tmp_path / "asked").read_text() == asked
+    kept = tmp_path / f"cache/gpuwatch-tests/definitions-jobset-{wanted.version}"
+    assert [path.name for path in kept.iterdir()] == [Path(each).name for each in wanted.files]
+
+
+def test_what_one_lacks_keeps_no_other_from_being_made(tmp_path: Path) -> None:
+    """Whatever fails first, the others are tried."""
+    done = build(tmp_path, "jobset", "etcd")
+
+    assert done.returncode == 1
+    assert (tmp_path / f"cache/gpuwatch-tests/etcd-{PROGRAMS['etcd'].version}/etcd").exists()
 
 
 def test_without_go_it_says_where_go_is_to_be_had(monkeypatch: pytest.MonkeyPatch) -> None:

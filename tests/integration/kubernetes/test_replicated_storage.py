@@ -5,7 +5,8 @@ import pytest
 from gpuwatch.kubernetes.cluster import ApiCluster
 from gpuwatch.kubernetes.settings import KubernetesSettings
 from gpuwatch.runtime.clock import SystemClock
-from tests.support.builders.kubernetes import longhorn_kind, node_object, replica_object
+from tests.support.builders.kubernetes import node_object, replica_object
+from tests.support.builders.kubernetes_kinds import longhorn_kind
 from tests.support.real.agents import eventually
 from tests.support.real.kubernetes import ControlPlane
 from tests.support.real.kubernetes_chart import chart_account, cluster_rules

@@ -19,16 +19,13 @@ from tests.support.builders.kubernetes import (
     cron_job_object,
     deployment_object,
     job_object,
-    kind_of,
-    kueue_kind,
-    longhorn_kind,
     node_object,
-    object_of,
     pod_object,
     replica_set_object,
     replication_controller_object,
     stateful_set_object,
 )
+from tests.support.builders.kubernetes_kinds import kind_of, kueue_kind, longhorn_kind, object_of
 from tests.support.real.agents import eventually
 from tests.support.real.kubernetes import Account, Asked, ControlPlane
 from tests.support.real.kubernetes_api import Api, ApiError, Object
@@ -100,7 +97,7 @@ def others(plane: ControlPlane, team: str) -> None:
     """There as well, pods that objects of other systems own."""
     plane.custom(kueue_kind(), longhorn_kind(), *map(kind_of, CUSTOM))
     for each in CUSTOM:
-        (owner,) = plane.admin.create(object_of(each, team, "alice", shutdownAfterJobFinishes=True))
+        (owner,) = plane.admin.create(object_of(each, team, "alice"))
         plane.admin.create(pod_object(team, f"alice-{each.resource}", node="gpu-1", gpus=1, owner=owner))
 
 

@@ -8,6 +8,7 @@ from gpuwatch.clouds.errors import CloudError
 from gpuwatch.clouds.permit import Permit
 from gpuwatch.kubernetes.cluster import ApiCluster
 from gpuwatch.kubernetes.settings import KubernetesSettings
+from gpuwatch.kubernetes.workload_objects import WorkloadObject
 from gpuwatch.kubernetes.workloads import ApiWorkloads
 from gpuwatch.model.kubernetes import RELEASED_BY, REPLICAS_BEFORE, STOP_AT, Target, WorkloadNow
 from gpuwatch.runtime.clock import SystemClock
@@ -110,11 +111,11 @@ def test_a_scale_by_somebody_in_between_wins(
     change = ApiWorkloads._change
 
     def with_somebody_else(
-        self: ApiWorkloads, about: Target, part: str, body: Mapping[str, object], permit: Permit
+        self: ApiWorkloads, about: Target, read: WorkloadObject, part: str, body: Mapping[str, object], permit: Permit
     ) -> bytes:
         if part == "/scale":
             plane.admin.patch("Deployment", "serve", {"spec": {"replicas": 5}}, team)
-        return change(self, about, part, body, permit)
+        return change(self, about, read, part, body, permit)
 
     monkeypatch.setattr(ApiWorkloads, "_change", with_somebody_else)
     with pytest.raises(CloudError):

@@ -7,11 +7,10 @@ from collections.abc import Mapping
 from datetime import UTC, datetime
 from typing import Any
 
-from gpuwatch.model.workload_kinds import WorkloadKind
-
 Object = dict[str, Any]
 _MOMENT = "2026-11-23T12:00:00Z"
 GPU = "nvidia.com/gpu"
+UNAPPROVED = "unapproved, a test"
 _ALLOCATABLE = {"cpu": "96", "memory": "1000Gi", "ephemeral-storage": "500Gi", "pods": "110"}
 
 
@@ -145,7 +144,7 @@ def custom_kind(group: str, kind: str, plural: str, version: str = "v1") -> Obje
         "apiVersion": "apiextensions.k8s.io/v1",
         "kind": "CustomResourceDefinition",
         # Kubernetes' own groups, such as sparkoperator.k8s.io, take no definition without that annotation.
-        "metadata": {"name": f"{plural}.{group}", "annotations": {"api-approved.kubernetes.io": "unapproved, a test"}},
+        "metadata": {"name": f"{plural}.{group}", "annotations": {"api-approved.kubernetes.io": UNAPPROVED}},
         "spec": {"group": group, "scope": "Namespaced", "names": names, "versions": [served]},
     }
 
@@ -166,71 +165,11 @@ def custom_object(
     return {"apiVersion": f"{group}/{version}", "kind": kind, "metadata": metadata, **more}
 
 
-def kind_of(kind: WorkloadKind) -> Object:
-    """A kind of the table in its project's version: the fields that gpuwatch writes, of their types, and any others.
-
-    All of them have a status of its own; those that are scaled have a scale.
-    """
-    made = custom_kind(kind.group, kind.kind, kind.resource, kind.version or "v1")
-    (served,) = made["spec"]["versions"]
-    schema: Object = {"type": "integer"} if kind.scaled else {"type": "boolean"}
-    path = "replicas" if kind.scaled else kind.suspend
-    for part in reversed(path.split(".") if path else []):
-        schema = {"type": "object", "x-kubernetes-preserve-unknown-fields": True, "properties": {part: schema}}
-    if path:
-        served["schema"]["openAPIV3Schema"]["properties"] = {"spec": schema}
-    served["subresources"] = {"status": {}}
-    if kind.scaled:
-        paths = {"specReplicasPath": ".spec.replicas", "statusReplicasPath": ".status.replicas"}
-        served["subresources"]["scale"] = paths
-    return made
-
-
-def object_of(
-    kind: WorkloadKind, namespace: str, name: str, *, annotations: Mapping[str, str] | None = None, **spec: object
-) -> Object:
-    """An object of such a kind that runs."""
-    version = kind.version or "v1"
-    made = {**({"replicas": 2} if kind.scaled else {}), **spec}
-    return custom_object(kind.group, kind.kind, namespace, name, annotations=annotations, version=version, spec=made)
-
-
-def longhorn_kind() -> Object:
-    """Longhorn's replicas."""
-    return custom_kind("longhorn.io", "Replica", "replicas", "v1beta2")
-
-
 def replica_object(namespace: str, volume: str, node: str, number: int = 0) -> Object:
     """A replica of a volume on a node, as Longhorn's manager makes it."""
     spec = {"nodeID": node, "volumeName": volume, "healthyAt": _MOMENT, "failedAt": "", "active": True}
     name = f"{volume}-r-{number}"
     return custom_object("longhorn.io", "Replica", namespace, name, version="v1beta2", spec=spec)
-
-
-def kueue_kind(version: str = "v1beta1") -> Object:
-    """Kueue's Workloads: group, fields and status as in its apis/kueue/*/workload_types.go, and no more of them."""
-    anything = {"type": "object", "x-kubernetes-preserve-unknown-fields": True}
-    one_set = {"type": "object", "properties": {"name": _TEXT, "count": {"type": "integer"}, "template": anything}}
-    spec = {"active": {"type": "boolean", "default": True}, "queueName": _TEXT, "podSets": _list_of(one_set)}
-    told = dict.fromkeys(("type", "status", "reason", "message", "lastTransitionTime"), _TEXT)
-    status = {"conditions": _list_of({"type": "object", "properties": told})}
-    made = custom_kind("kueue.x-k8s.io", "Workload", "workloads")
-    properties = {
-        "spec": {"type": "object", "properties": spec},
-        "status": {"type": "object", "properties": status},
-    }
-    schema = {"openAPIV3Schema": {"type": "object", "properties": properties}}
-    made["spec"]["versions"] = [
-        {"name": version, "served": True, "storage": True, "schema": schema, "subresources": {"status": {}}}
-    ]
-    return made
-
-
-_TEXT = {"type": "string"}
-
-
-def _list_of(items: Object) -> Object:
-    return {"type": "array", "items": items}
 
 
 def queued_object(  # noqa: PLR0913  each is a fact of its own

@@ -78,6 +78,19 @@ def kept(kind: str, *via: str, action: str = "stop") -> Row:
     )
 
 
+def run(kind: str, part: str, *via: str) -> Row:
+    """One run of what makes many: its people may have it ended by itself."""
+    return Row(
+        name=f"{part} of a {kind}",
+        make=by(kind, part, *via, here=True),
+        idle=UNASKED,
+        rule=PODS,
+        seen=f"{kind}/work",
+        consent=f"{part}/work-0 idle-action=stop",
+        then=SUSPENDED,
+    )
+
+
 _CLAIM: Object = {"spec": {"accessModes": ["ReadWriteOnce"], "resources": {"requests": {"storage": "1Gi"}}}}
 _LOCAL: dict[str, Object] = {
     "emptyDir": {"emptyDir": {}},
@@ -124,15 +137,7 @@ ROWS: tuple[Row, ...] = (
     ),
     ended("Job", "stop", SUSPENDED),
     ended("Job", "delete", EVICTED),
-    Row(
-        name="Job of a CronJob",
-        make=by("CronJob", "Job", here=True),
-        idle=UNASKED,
-        rule=PODS,
-        seen="CronJob/work",
-        consent="Job/work-0 idle-action=stop",
-        then=SUSPENDED,
-    ),
+    run("CronJob", "Job"),
     Row(name="bare pod without GPUs", make=alone(), idle="is made again by nothing", rule=PODS),
     Row(
         name="bare pod with GPUs",
@@ -237,7 +242,7 @@ ROWS: tuple[Row, ...] = (
     ended("JobSet", "stop", SUSPENDED, "Job"),
     ended("PyTorchJob", "stop", "spec.runPolicy.suspend=True"),
     ended("TFJob", "stop", "spec.runPolicy.suspend=True"),
-    kept("MPIJob"),
+    ended("MPIJob", "stop", "spec.runPolicy.suspend=True"),
     Row(
         name="leader of a JobSet at work",
         make=whole("JobSet", "work-leader-0", "work-worker-0"),
@@ -252,7 +257,8 @@ ROWS: tuple[Row, ...] = (
         idle="goes whole, and its worker",
         rule=PODS,
     ),
-    ended("RayJob", "stop", SUSPENDED, "RayCluster", spec={"shutdownAfterJobFinishes": True}),
+    ended("RayJob", "stop", SUSPENDED, "RayCluster"),
+    run("RayCronJob", "RayJob", "RayCluster"),
     kept("RayService", "RayCluster"),
     ended("LeaderWorkerSet", "scale-to-zero", SCALED, "StatefulSet"),
     ended("Rollout", "scale-to-zero", SCALED, "ReplicaSet"),
@@ -261,7 +267,11 @@ ROWS: tuple[Row, ...] = (
     ended("InferenceService", "stop", "annotation serving.kserve.io/stop", "Deployment", "ReplicaSet"),
     kept("Job.batch.volcano.sh"),
     kept("TaskRun"),
-    kept("SparkApplication"),
+    kept("PipelineRun", "TaskRun"),
+    kept("Revision"),
+    run("ScaledJob", "Job"),
+    ended("SparkApplication", "stop", SUSPENDED),
+    run("ScheduledSparkApplication", "SparkApplication"),
     Row(name="driver of Spark at work", make=spark, idle="{team}/spark-driver is made again by nothing", rule=PODS),
     Row(
         name="Job of Kueue's queue",

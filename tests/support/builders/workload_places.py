@@ -13,10 +13,7 @@ from tests.support.builders.kubernetes import (
     daemon_set_object,
     deployment_object,
     job_object,
-    kueue_kind,
-    longhorn_kind,
     node_object,
-    object_of,
     pod_object,
     queued_object,
     reference,
@@ -24,6 +21,7 @@ from tests.support.builders.kubernetes import (
     replica_set_object,
     stateful_set_object,
 )
+from tests.support.builders.kubernetes_kinds import kueue_kind, longhorn_kind, object_of
 from tests.support.builders.resource_claims import (
     allocated,
     claim_object,

@@ -53,7 +53,7 @@ _EMPTIED = (
     *("Pod", "PodDisruptionBudget", "Deployment", "ReplicaSet", "ReplicationController", "StatefulSet", "DaemonSet"),
     *("Job", "CronJob", "Node", "CustomResourceDefinition"),
 )
-_ENVIRONMENT = {"GOMEMLIMIT": "400MiB", "GOGC": "50"}
+_ENVIRONMENT = {"GOMEMLIMIT": "1GiB", "GOGC": "50"}
 
 
 @dataclass(frozen=True, slots=True)
@@ -112,7 +112,7 @@ class ControlPlane:
     def _wait_served(self, kind: Object) -> None:
         """Until the API server lists objects of it."""
         group, plural = kind["spec"]["group"], kind["spec"]["names"]["plural"]
-        version = kind["spec"]["versions"][0]["name"]
+        (version,) = (each["name"] for each in kind["spec"]["versions"] if each["storage"])
 
         def served() -> bool:
             with contextlib.suppress(ApiError):
