@@ -253,7 +253,7 @@ def _scaling(observation: Observation, pool: str, rules: PoolRules) -> Proposal 
     if not rules.scaling.metrics:
         return None
     sizes = rules.sizes(observation.fleet)
-    return scaling.propose(observation, pool, rules.scaling, warm_up=rules.warm_up, sizes=sizes)
+    return scaling.propose(observation, pool, rules.scaling, warm_up=rules.warm_up, sizes=sizes, start=rules.start)
 
 
 def _schedule(observation: Observation, pool: str, rules: PoolRules) -> Proposal | None:

@@ -1,4 +1,7 @@
-"""PURE: which stopped nodes a pool may start: its own stops, or anybody's. The last stopped comes first."""
+"""PURE: which stopped nodes a pool may start: its own stops, or anybody's.
+
+One for which a pod waits by its name comes first, then the last stopped.
+"""
 
 from datetime import timedelta
 from typing import Literal
@@ -7,6 +10,7 @@ from gpuwatch.model.decision import LAUNCHED_AT, Observation, Reason, Status, St
 from gpuwatch.model.fleet import CapacityType, Node, NodeState
 from gpuwatch.model.life import End
 from gpuwatch.model.stops import NOT_PROVED
+from gpuwatch.policies.kubernetes import pending_pods
 from gpuwatch.policies.lasting import resting_starts
 from gpuwatch.policies.launches import CHANGE, failed_actions
 
@@ -17,7 +21,7 @@ _CLOCKS_APART = timedelta(minutes=1)  # a cloud's and ours
 
 
 def starts(observation: Observation, pool: str, start: Startable, reason: Reason) -> list[Step]:
-    """Stopped nodes, the last stopped first: their caches are warm and their disks are paid for."""
+    """Stopped nodes: of those that were stopped last the caches are warm, and their disks are paid for."""
     stopped_at = {each.node_id: each.at for each in observation.ledger.stopped}
     given_up = {done.node_id for done in failed_actions(observation, Verb.START)} | resting_starts(
         observation, pool
@@ -25,7 +29,11 @@ def starts(observation: Observation, pool: str, start: Startable, reason: Reason
     nodes = observation.fleet.roster(pool).nodes
     startable = [node for node in nodes if _startable(observation, node, start, given_up)]
     startable.sort(
-        key=lambda node: (node.id not in stopped_at, -stopped_at[node.id].timestamp() if node.id in stopped_at else 0.0)
+        key=lambda node: (
+            not pending_pods.awaits(node, observation.fleet),
+            node.id not in stopped_at,
+            -stopped_at[node.id].timestamp() if node.id in stopped_at else 0.0,
+        )
     )
     return [Step(node_id=node.id, verb=Verb.START, reason=reason, change=CHANGE) for node in startable]
 

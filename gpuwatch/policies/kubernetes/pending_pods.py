@@ -8,14 +8,16 @@ Rules, all of them:
    nothing: another node of the pool would not have them.
 3. A pod is demand of each pool of which it fits a node. Whether the node is free is the scheduler's to say.
 4. A pool without a node object has no labels to go by: nothing is known to wait for it.
+5. A pod may name its hosts, by the label kubernetes.io/hostname or the name of the node. Then these alone are asked.
 """
 
 from collections.abc import Iterable
 
-from gpuwatch.model.fleet import Fleet
+from gpuwatch.model.fleet import Fleet, Node
 from gpuwatch.model.kubernetes import ClusterView, KubernetesNode, Pod
-from gpuwatch.model.placing import Placement, Taint, Toleration, Wanted
+from gpuwatch.model.placing import HOSTNAME, NODE_NAME, Placement, Taint, Toleration, Wanted
 
+_HOST = frozenset({HOSTNAME, NODE_NAME})
 _KEEPS_AWAY = frozenset({"NoSchedule", "NoExecute"})
 _BY_ITSELF = (
     *("node.kubernetes.io/", "node.cloudprovider.kubernetes.io/", "gpuwatch.io/"),
@@ -32,11 +34,26 @@ def fits(pod: Pod, node: KubernetesNode) -> bool:
         return False
     if any(node.labels.get(key) != value for key, value in placement.selector.items()):
         return False
+    labels = {**node.labels, NODE_NAME: node.name} if placement.alternatives else {}
     if placement.alternatives and not any(
-        all(each.meets(node.labels) for each in terms) for terms in placement.alternatives if terms
+        all(each.meets(labels) for each in terms) for terms in placement.alternatives if terms
     ):
         return False
     return all(_borne(taint, placement.tolerations) for taint in node.taints)
+
+
+def is_bound(pod: Pod) -> bool:
+    """Whether no other node would do than those that it names (rule 5)."""
+    placement = pod.placement or Placement()
+    named = [any(each.key in _HOST and each.operator == "In" for each in terms) for terms in placement.alternatives]
+    return HOSTNAME in placement.selector or (bool(named) and all(named))
+
+
+def _asks_for_hosts(pod: Pod) -> bool:
+    """Whether nodes that are alike but for their names are not alike to it."""
+    placement = pod.placement or Placement()
+    asked = {*placement.selector, *(each.key for terms in placement.alternatives for each in terms)}
+    return not asked.isdisjoint(_HOST)
 
 
 def _has(node: KubernetesNode, wanted: Wanted) -> bool:
@@ -54,14 +71,21 @@ def waiting(fleet: Fleet, pool: str) -> tuple[Pod, ...]:
     cluster = fleet.cluster
     if cluster is None or not cluster.pending:
         return ()
-    kinds = {
-        (_kind(node.kubernetes), node.kubernetes.cluster): node.kubernetes
-        for node in fleet.roster(pool).nodes
-        if node.kubernetes is not None
-    }
+    nodes = [node.kubernetes for node in fleet.roster(pool).nodes if node.kubernetes is not None]
+    kinds = list({(_kind(node), node.cluster): node for node in nodes}.values())
     return tuple(
-        pod for pod in cluster.pending if any(fits(pod, node) and is_of(pod, node, cluster) for node in kinds.values())
+        pod
+        for pod in cluster.pending
+        if any(fits(pod, node) and is_of(pod, node, cluster) for node in (nodes if _asks_for_hosts(pod) else kinds))
     )
+
+
+def awaits(node: Node, fleet: Fleet) -> bool:
+    """Whether a pod waits for this very node."""
+    known, view = node.kubernetes, fleet.cluster
+    if known is None or view is None:
+        return False
+    return any(is_bound(pod) and fits(pod, known) and is_of(pod, known, view) for pod in view.pending)
 
 
 def is_of(pod: Pod, node: KubernetesNode, view: ClusterView) -> bool:
@@ -95,12 +119,9 @@ def requested_gpus(fleet: Fleet, pool: str) -> float:
     return held + sum(pod.gpus for pod in waiting(fleet, pool))
 
 
-def _kind(node: KubernetesNode | None) -> object:
+def _kind(node: KubernetesNode) -> object:
     """Alike for nodes that fit the same pods: a pool of hundreds has few kinds."""
-    if node is None:
-        return None
-    host = {key for key in node.labels if key == "kubernetes.io/hostname"}
-    labels = frozenset((key, value) for key, value in node.labels.items() if key not in host)
+    labels = frozenset((key, value) for key, value in node.labels.items() if key != HOSTNAME)
     return labels, node.taints, node.gpus, frozenset(node.devices.items())
 
 

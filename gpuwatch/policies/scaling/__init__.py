@@ -38,6 +38,7 @@ from gpuwatch.policies.scaling.settings import (
 from gpuwatch.policies.scaling.votes import judge, strength
 from gpuwatch.policies.sizes import NODES, Sizes
 from gpuwatch.policies.spot.records import BACK_TO_SPOT
+from gpuwatch.policies.starts import Startable
 
 __all__ = ["Metric", "ScalingRules", "contradictions", "propose", "queries", "warnings"]
 
@@ -56,7 +57,13 @@ def queries(pool: str, rules: ScalingRules) -> tuple[MetricQuery, ...]:
 
 
 def propose(
-    observation: Observation, pool: str, rules: ScalingRules, *, warm_up: float, sizes: Sizes = NODES
+    observation: Observation,
+    pool: str,
+    rules: ScalingRules,
+    *,
+    warm_up: float,
+    sizes: Sizes = NODES,
+    start: Startable = "own",
 ) -> Proposal:
     """The size the pool should have; with doubt, or nothing to go by, no size."""
     if not rules.metrics:
@@ -65,7 +72,7 @@ def propose(
     changed = max(filter(None, (_last(observation, pool, verbs, but=None) for verbs in _CHANGES)), default=None)
     out_at, in_at = (_last(observation, pool, verbs, but=BACK_TO_SPOT) for verbs in _CHANGES)
     ballots = [
-        pending.judge(observation, pool, has.count, warm_up=warm_up, name=name)
+        pending.judge(observation, pool, has.count, warm_up=warm_up, name=name, start=start)
         if metric.signal == PENDING
         else judge(
             metric,

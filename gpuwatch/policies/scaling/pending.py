@@ -9,7 +9,9 @@ Rules, all of them:
 3. Where new ones are needed, the pool should have all that it has and these. Otherwise it should have every node that
    holds GPU pods, of which nobody knows that it holds none, or that pods were put on. The others are not wanted;
    whether they go is the idle policy's to say.
-4. Where the view of the cluster is not to be relied on, or no node of the pool is a node object, it is unknown.
+4. A pod that names its host is put there or nowhere. If that is a stopped node which the pool may start, it is one of
+   those that should come, and the first to be started (`policies.starts`); no other would do.
+5. Where the view of the cluster is not to be relied on, or no node of the pool is a node object, it is unknown.
 
 So pods that wait for another reason than GPUs bring the nodes of rule 2 once, and no more of them: what came has free
 GPUs, and the pod is put there. That is advice to people.
@@ -25,12 +27,13 @@ from gpuwatch.model.kubernetes import KubernetesNode, Pod
 from gpuwatch.policies import machines
 from gpuwatch.policies.kubernetes import pending_pods
 from gpuwatch.policies.scaling.votes import Recommendation
+from gpuwatch.policies.starts import Startable, starts
 
 _NAMED = 2
 _PARTS = 1e-6  # of a GPU, by which sums of MIG parts may differ
 
 
-@dataclass(slots=True)
+@dataclass(slots=True, eq=False)
 class _Room:
     """A node with free GPUs. `known` None: it is on its way, or new."""
 
@@ -48,28 +51,36 @@ class _Room:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class _Plan:
-    """Where the pods would go; `kept_off` are those that the scheduler keeps off nodes with room for them."""
+    """Where the pods would go.
+
+    `named` are stopped nodes that pods name; `kept_off` those that the scheduler keeps off nodes with room for them.
+    """
 
     waiting: tuple[Pod, ...]
     wants: int
     new: int
     size: float
+    named: tuple[str, ...] = ()
     kept_off: tuple[tuple[Pod, str], ...] = ()
 
 
-def judge(observation: Observation, pool: str, count: int, *, warm_up: float, name: str) -> Recommendation:
-    """The pool's size by rules 1 to 4; `count` is how many nodes it has or is getting."""
+def judge(
+    observation: Observation, pool: str, count: int, *, warm_up: float, name: str, start: Startable = "own"
+) -> Recommendation:
+    """The pool's size by rules 1 to 5; `count` is how many nodes it has or is getting."""
     doubt = _doubt(observation, pool)
     if doubt is not None:
         return Recommendation(wants=None, sentence=f"{name} is unknown: {doubt}")
-    plan = _plan(observation, pool, count, warm_up)
+    plan = _plan(observation, pool, count, warm_up, start)
     if not plan.waiting:
         sentence = f"{name}: no pod waits for GPUs, {plan.wants} of {count} nodes hold pods or are on their way"
         return Recommendation(wants=plan.wants, sentence=sentence)
     gpus = sum(pod.gpus for pod in plan.waiting)
-    there = f"{plan.new} new nodes of {plan.size:g} GPUs" if plan.new else "nodes that are there or on their way"
+    comes = [f"{plan.new} new nodes of {plan.size:g} GPUs"] if plan.new else []
+    comes += [f"the stopped node{'s' * (len(plan.named) > 1)} {', '.join(plan.named[:_NAMED])}"] if plan.named else []
+    comes = comes or ["nodes that are there or on their way"]
     waiting = _first_names(plan.waiting)
-    said = f"{name}: {waiting} wait for {gpus:g} GPUs, which takes {there}: {count} → {plan.wants} nodes"
+    said = f"{name}: {waiting} wait for {gpus:g} GPUs, which takes {' and '.join(comes)}: {count} → {plan.wants} nodes"
     return Recommendation(wants=plan.wants, sentence=said)
 
 
@@ -97,15 +108,23 @@ def _doubt(observation: Observation, pool: str) -> str | None:
     return None
 
 
-def _plan(observation: Observation, pool: str, count: int, warm_up: float) -> _Plan:
-    """Rules 2 and 3."""
+def _plan(observation: Observation, pool: str, count: int, warm_up: float, start: Startable = "own") -> _Plan:
+    """Rules 2 to 4."""
     waiting = [pod for pod in pending_pods.waiting(observation.fleet, pool) if pod.unschedulable is not None]
-    waiting.sort(key=lambda pod: (-pod.gpus, str(pod)))
+    waiting.sort(key=lambda pod: (not pending_pods.is_bound(pod), -pod.gpus, str(pod)))
+    stopped = _stopped_nodes(observation, pool, start) if any(map(pending_pods.is_bound, waiting)) else ()
     rooms, size, closed = _rooms(observation, pool, warm_up)
     empty = sum(not room.held for room in rooms) + closed
     there, kept_off = len(rooms), []
+    named = list[_Room]()
     for pod in waiting:
-        room = next((each for each in rooms if each.takes(pod) and _is_home(each, pod, observation)), None)
+        bound = pending_pods.is_bound(pod)
+        where = [*(each for each in rooms if each.known is not None), *stopped] if bound else rooms
+        room = next((each for each in where if each.takes(pod) and _is_home(each, pod, observation)), None)
+        if room is None and bound:
+            continue
+        if room in stopped and room not in named:
+            named.append(room)
         if room is None:
             room = _Room(free=size)
             rooms.append(room)
@@ -116,9 +135,10 @@ def _plan(observation: Observation, pool: str, count: int, warm_up: float) -> _P
     new = len(rooms) - there
     return _Plan(
         waiting=tuple(waiting),
-        wants=count + new if new else max(0, count - empty) + wanted,
+        wants=count + new + len(named) if new or named else max(0, count - empty) + wanted,
         new=new,
         size=size,
+        named=tuple(each.known.name for each in named if each.known is not None),
         kept_off=tuple(kept_off),
     )
 
@@ -153,6 +173,14 @@ def _rooms(observation: Observation, pool: str, warm_up: float) -> tuple[list[_R
             found.append(_Room(free=free, known=known, held=bool(known.gpu_pods), mature=mature))
     found.sort(key=lambda room: not room.held)
     return [*found, *(_Room(free=size) for _ in range(young))], size, closed
+
+
+def _stopped_nodes(observation: Observation, pool: str, start: Startable) -> tuple[_Room, ...]:
+    """Those that the pool may start, and that their cluster still shows."""
+    reason = Reason(code="", sentence="")
+    found = (observation.fleet.find(step.node_id) for step in starts(observation, pool, start, reason))
+    nodes = [node.kubernetes for node in found if node is not None and node.kubernetes is not None]
+    return tuple(_Room(free=node.gpus or 0.0, known=node) for node in nodes)
 
 
 def _replaced_nodes(observation: Observation, pool: str) -> set[str]:

@@ -110,7 +110,10 @@ def test_it_is_ended_and_comes_back_by_the_command_that_people_are_told(
     plane: ControlPlane, cluster: ApiCluster, kind: WorkloadKind, team: str, path: str
 ) -> None:
     """A notice, then its end, once; the rest of its specification is as it was."""
-    eventually(lambda: any(node.pods for node in cluster.view().nodes), cluster.view)
+    eventually(
+        lambda: [pod.workload.idle_action for node in cluster.view().nodes for pod in node.pods] == [kind.actions[0]],
+        cluster.view,
+    )
     (pod,) = (pod for node in cluster.view().nodes for pod in node.pods)
     its = pod.workload
     assert (its.kind, its.name, its.idle_action) == (kind.kind, "work", kind.actions[0])

@@ -25,7 +25,7 @@ from tests.support.builders.kubernetes import (
     replication_controller_object,
     stateful_set_object,
 )
-from tests.support.builders.kubernetes_kinds import kind_of, kueue_kind, longhorn_kind, object_of
+from tests.support.builders.kubernetes_kinds import kueue_kind, longhorn_kind, object_of, our_kind
 from tests.support.real.agents import eventually
 from tests.support.real.kubernetes import Account, Asked, ControlPlane
 from tests.support.real.kubernetes_api import Api, ApiError, Object
@@ -95,9 +95,10 @@ def team(plane: ControlPlane) -> str:
 @pytest.fixture
 def others(plane: ControlPlane, team: str) -> None:
     """There as well, pods that objects of other systems own."""
-    plane.custom(kueue_kind(), longhorn_kind(), *map(kind_of, CUSTOM))
+    # Rights are the same whatever is in them, and those of full length, made anew for each test, would cost minutes.
+    plane.custom(kueue_kind(), longhorn_kind(), *map(our_kind, CUSTOM))
     for each in CUSTOM:
-        (owner,) = plane.admin.create(object_of(each, team, "alice"))
+        (owner,) = plane.admin.create(object_of(each, team, "alice", definition=our_kind(each)))
         plane.admin.create(pod_object(team, f"alice-{each.resource}", node="gpu-1", gpus=1, owner=owner))
 
 

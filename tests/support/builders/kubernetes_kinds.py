@@ -112,10 +112,12 @@ def stored_version(definition: Object) -> str:
 
 
 def kind_of(kind: WorkloadKind, of: str = "") -> Object:
-    """A kind of the table as its project defines it, or else with the fields that gpuwatch writes, and any others.
+    """A kind of the table as its project defines it, or else ours."""
+    return own_kind(our_kind(kind), of)
 
-    All of ours have a status of its own; those that are scaled have a scale.
-    """
+
+def our_kind(kind: WorkloadKind) -> Object:
+    """The fields that gpuwatch writes, and any others; with a status of its own and, if it is scaled, a scale."""
     made = custom_kind(kind.group, kind.kind, kind.resource, kind.versions[0] if kind.versions else "v1")
     (served,) = made["spec"]["versions"]
     schema: Object = {"type": "integer"} if kind.scaled else {"type": "boolean"}
@@ -128,7 +130,7 @@ def kind_of(kind: WorkloadKind, of: str = "") -> Object:
     if kind.scaled:
         paths = {"specReplicasPath": ".spec.replicas", "statusReplicasPath": ".status.replicas"}
         served["subresources"]["scale"] = paths
-    return own_kind(made, of)
+    return made
 
 
 def object_of(

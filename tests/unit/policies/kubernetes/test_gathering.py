@@ -11,7 +11,7 @@ from gpuwatch.model.activity import State
 from gpuwatch.model.decision import Observation, Proposal, Reason, Step, Verb
 from gpuwatch.model.fleet import Fleet, Node
 from gpuwatch.model.kubernetes import ClusterView, Pod
-from gpuwatch.model.placing import Placement
+from gpuwatch.model.placing import HOSTNAME, Placement
 from gpuwatch.model.proposal import Steps
 from gpuwatch.policies.idle_settings import IdleRules
 from gpuwatch.policies.idle_timeout.keep_warm import keep_warm
@@ -154,3 +154,17 @@ def test_a_node_that_the_scheduler_makes_room_on_is_held_for_its_pod() -> None:
     observation = pool(1, nominated=("team/prod-1",))
     why = obstacles.pods(observation.fleet.nodes[0], observation, CLUSTER, HOUR)
     assert why == "The scheduler makes room on it for team/prod-1."
+
+
+@pytest.mark.parametrize("host", range(4))
+def test_a_pod_that_names_its_host_keeps_that_one(host: int) -> None:
+    """Whichever of its pool it is, and no other."""
+    observation = pool(4, waits("a", placement=Placement(selector={HOSTNAME: f"node-{host}"})))
+    nodes = tuple(
+        replace(node, kubernetes=replace(node.kubernetes, labels={HOSTNAME: node.kubernetes.name}))
+        for node in observation.fleet.nodes
+        if node.kubernetes is not None
+    )
+    found = kept(replace(observation, fleet=replace(observation.fleet, nodes=nodes)))
+
+    assert found.keys() == {f"i-{host}"}

@@ -7,7 +7,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from gpuwatch.model.fleet import Fleet
-from gpuwatch.model.placing import Placement, Requirement, Taint, Toleration, Wanted
+from gpuwatch.model.placing import HOSTNAME, NODE_NAME, Placement, Requirement, Taint, Toleration, Wanted
 from gpuwatch.policies.idle import IdleRules
 from gpuwatch.policies.idle_timeout.demand import demand_of
 from gpuwatch.policies.kubernetes import pending_pods
@@ -152,3 +152,27 @@ def test_a_claim_fits_where_its_devices_are() -> None:
     assert not fits((replace(gpu, count=9.0),), gpus=8.0)
     assert not fits((gpu,), (replace(nic, driver="rdma.example.com"),), gpus=8.0)
     assert fits(gpus=8.0)
+
+
+BY_SELECTOR = Placement(selector={HOSTNAME: "gpu-1"})
+BY_LABEL = Placement(alternatives=((Requirement(key=HOSTNAME, operator="In", values=("gpu-1",)),),))
+BY_NAME = Placement(alternatives=((Requirement(key=NODE_NAME, operator="In", values=("gpu-1",)),),))
+BUT_TWO = Placement(alternatives=((Requirement(key=HOSTNAME, operator="NotIn", values=("gpu-2",)),),))
+
+
+@pytest.mark.parametrize("placement", [BY_SELECTOR, BY_LABEL, BY_NAME, BUT_TWO])
+def test_a_pod_that_names_its_host_is_demand_whichever_of_its_pool_s_nodes_that_is(placement: Placement) -> None:
+    """Nodes that are alike but for their names were asked as one, and its name was that of another."""
+    fleet = a_fleet()
+    nodes = tuple(
+        replace(node, kubernetes=replace(node.kubernetes, labels={HOSTNAME: node.kubernetes.name}))
+        for node in fleet.nodes
+        if node.kubernetes is not None
+    )
+    pod = shown_pod("p", gpus=6.0, placement=placement)
+
+    for order in (nodes, nodes[::-1]):
+        views = [node.kubernetes for node in order if node.kubernetes is not None]
+        told = Fleet(observed_at=NOW, nodes=order, cluster=shown_cluster(*views, pending=(pod,)))
+        assert pending_pods.waiting(told, "default") == (pod,)
+        assert [node.name for node in views if pending_pods.fits(pod, node)] == ["gpu-1"]

@@ -9,13 +9,15 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from gpuwatch.model.decision import LedgerView, Observation, Proposal, Status, Verb
-from gpuwatch.model.fleet import Fleet, Node
+from gpuwatch.model.fleet import Fleet, Node, NodeState
 from gpuwatch.model.kubernetes import KubernetesNode, Pod
-from gpuwatch.model.placing import Placement, Taint
+from gpuwatch.model.placing import HOSTNAME, Placement, Taint
 from gpuwatch.model.slurm import SlurmJob, SlurmNode, SlurmView
+from gpuwatch.policies import capacity, scaling
 from gpuwatch.policies.idle import IdleRules
 from gpuwatch.policies.idle_timeout.demand import free_gpus, hints_of
 from gpuwatch.policies.idle_timeout.facts import count
+from gpuwatch.policies.launches import LaunchRules
 from gpuwatch.policies.scaling import Metric, queries
 from tests.support.builders.configurations import mistakes, read
 from tests.support.builders.fleet import NOW, a_node
@@ -213,3 +215,47 @@ def test_mistakes_are_named(tmp_path: Path) -> None:
         file, cluster + pool % (", target: 1", "")
     )
     assert read(file, cluster + pool % ("", "")).pools["gpu"].scaling.metrics["pods"].signal == "kubernetes_pending"
+
+
+def named(name: str, host: str) -> Pod:
+    """A pod of four GPUs that may run on that node alone."""
+    return waits(name, 4.0, placement=Placement(selector={HOSTNAME: host}))
+
+
+def a_host(number: int, *held: float, state: NodeState = NodeState.RUNNING, **other: object) -> Node:
+    """A member that has the label with its name; a stopped one is there as its cluster still shows it."""
+    ready = state is NodeState.RUNNING
+    return replace(a_member(number, *held, ready=ready, labels={HOSTNAME: f"gpu-{number}"}, **other), state=state)
+
+
+def started(*nodes: Node, pending: tuple[Pod, ...]) -> tuple[int | None, list[str]]:
+    """How many nodes the pool should have, and which stopped ones come first, if anybody's may be started."""
+    observation = seen(*nodes, pending=pending)
+    wish = scaling.propose(observation, POOL, RULES, warm_up=900.0, start="any").desired_nodes
+    steps = capacity.additions(observation, POOL, wish or 0, LaunchRules(), "any")
+    return wish, [step.node_id for step in steps]
+
+
+def test_a_pod_that_names_a_stopped_node_wants_that_one() -> None:
+    """And no other, though it was stopped first; two pods of one node want one."""
+    full, one, two = a_host(1, 8.0), a_host(2, state=NodeState.STOPPED), a_host(3, state=NodeState.STOPPED)
+
+    assert started(full, one, two, pending=(named("p", "gpu-2"),)) == (2, ["i-2"])
+    assert started(full, one, two, pending=(named("p", "gpu-3"),)) == (2, ["i-3"])
+    assert started(full, one, two, pending=(named("p", "gpu-3"), named("q", "gpu-3"))) == (2, ["i-3"])
+
+
+@pytest.mark.parametrize("host", ["gpu-1", "gpu-2", "gpu-3", "gone"])
+def test_a_pod_that_names_a_node_which_cannot_come_wants_none(host: str) -> None:
+    """A full one, one that may not be started, one on its way, one that is gone: a new machine is none of them."""
+    full, kept = a_host(1, 8.0), replace(a_host(2, state=NodeState.STOPPED), protected="a tag")
+    coming = a_host(3, state=NodeState.PENDING, age=60.0)
+
+    assert started(full, kept, coming, pending=(named("p", host),)) == (2, [])
+
+
+def test_pods_that_name_their_hosts_take_no_place_of_others() -> None:
+    """One that waits for its own node leaves the node on its way to the pod that it comes for."""
+    young = replace(a_member(2, age=60.0), kubernetes=None)
+
+    assert started(a_host(1, 8.0), young, pending=(named("p", "gpu-1"), waits("q", 8.0))) == (2, [])
