@@ -206,10 +206,12 @@ def held_nodes(
     nodes: Iterable[SlurmNode],
     now: datetime,
     reservations: Mapping[str, str] | None = None,
+    *,
+    seen: bool = True,
 ) -> Mapping[str, QueuedJob]:
     """Which of these idle nodes stay, and for which job; `now` is in the zone of Slurm's times.
 
-    `reservations` are the nodes of each; None: they are not known.
+    `reservations` are the nodes of each; None: they are not known. Nodes that Slurm has not `seen` idle escape rule 4.
     """
     idle = list(nodes)
     held = {node.name: job for job in jobs if job.state in _ON_A_NODE for node in idle if has(job.places, node.name)}
@@ -218,7 +220,7 @@ def held_nodes(
         fitting = [node for node in idle if could_use(job, node) and (not places or has(places, node.name))]
         fitting.sort(key=lambda node: (not has(job.wanted, node.name), node.leaves, node.name))
         need = _need(job, fitting)
-        if need == 1 and _is_looked_at(job, now):
+        if seen and need == 1 and _is_looked_at(job, now):
             continue
         mine = [node for node in fitting if node.name not in held]
         for node in mine[: need * most]:

@@ -50,8 +50,12 @@ def removal_step(step: Step, observation: Observation, rules: HealthRules) -> St
     """Return the step of one node."""
     node = observation.fleet.find(step.node_id)
     known = None if node is None else node.slurm
-    if node is None or known is None or known.doubt is not None or node.state is not NodeState.RUNNING:
-        return step  # rule 2: its drain, if it has one, stays
+    if node is None or known is None or known.doubt is not None:
+        return step
+    if node.state is not NodeState.RUNNING:  # rule 2: its drain, if it has one, stays
+        said = f"{step.reason.sentence} {known.wanted_by}"
+        waits = step.verb is Verb.HOLD and known.wanted_by is not None
+        return replace(step, reason=replace(step.reason, sentence=said)) if waits else step
     if known.leaves and ours(known, observation):
         return _step_after_drain(step, node, known, observation, rules)
     if (held := _rest_step(step, node, known, observation, rules)) is not None:

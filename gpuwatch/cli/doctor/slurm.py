@@ -91,6 +91,10 @@ def _unjoined_machines(case: ControllerCase, seen: join.Shown) -> Iterator[Findi
     ]
     if paid:
         yield make_finding("slurm.runs_on", "machines that Slurm has powered down", first_names(paid))
+    known = [(each.id, each.slurm) for each in ours if each.state is NodeState.STOPPED and each.slurm is not None]
+    missed = [f"{name}: {node.wanted_by}" for name, node in known if node.wanted_by is not None]
+    if missed:
+        yield make_finding("slurm.stopped", "jobs that wait, and stopped machines", first_names(missed))
 
 
 def _is_held_for_off(node: Node) -> bool:

@@ -13,7 +13,7 @@ from gpuwatch.controller.slurm import Queue, SlurmCluster
 from gpuwatch.model.duration import format_time
 from gpuwatch.model.fleet import Fleet, Node, NodeState
 from gpuwatch.model.slurm import NODE_TAG, SlurmNode, SlurmView
-from gpuwatch.model.slurm_queue import LONGEST_WAIT, has, held_nodes
+from gpuwatch.model.slurm_queue import LONGEST_WAIT, QueuedJob, has, held_nodes
 from gpuwatch.runtime.printable import legible
 
 _WAITS = "PD"
@@ -57,19 +57,23 @@ def show_cluster(cluster: SlurmCluster | None) -> Shown | None:
 def wanted_nodes(queue: Queue, nodes: Sequence[SlurmNode], off: Collection[str], now: datetime) -> Mapping[str, str]:
     """The idle nodes that must stay for a job or a reservation, with the sentence that says for which.
 
-    `off` are the names of nodes without a machine that runs. One that we have drained before its end can still be kept.
+    `off` are the names of nodes without a machine that runs. One that we have drained before its end can still be kept;
+    of one that we have stopped it is said which job could run there.
     """
     idle = [each for each in nodes if each.rests and each.name not in off and (not each.drained or each.leaves)]
     here = now.astimezone(UTC)
     places = {name: each.nodes for name, each in queue.reservations.items()}
+    held = held_nodes(queue.jobs, idle, here, places)
     found = {
-        name: (
-            f"The job {job.job} of {legible(job.user, _LONGEST_WORD)} waits in Slurm "
-            f"({legible(job.reason, _LONGEST_WORD)}), and may need it."
-            if job.state == _WAITS
-            else f"The job {job.job} of {legible(job.user, _LONGEST_WORD)} is on it ({job.state})."
-        )
-        for name, job in held_nodes(queue.jobs, idle, here, places).items()
+        name: f"{_waits(job)}, and may need it." if job.state == _WAITS else f"{_whose(job)} is on it ({job.state})."
+        for name, job in held.items()
+    }
+    ended = [each for each in nodes if each.leaves and each.name in off]
+    others = [job for job in queue.jobs if job not in held.values()]
+    found |= {
+        name: f"{_waits(job)}, and could run on it. gpuwatch has stopped it, and starts no machine for Slurm's queue."
+        for name, job in held_nodes(others, ended, here, places, seen=False).items()
+        if job.state == _WAITS
     }
     for each in queue.reservations.values():
         start, end = each.start.replace(tzinfo=UTC), each.end.replace(tzinfo=UTC)
@@ -78,6 +82,14 @@ def wanted_nodes(queue: Queue, nodes: Sequence[SlurmNode], off: Collection[str],
         why = f"Slurm's reservation {legible(each.name, _LONGEST_WORD)} has it from {format_time(start)} on."
         found = {node.name: why for node in idle if has(each.nodes, node.name)} | found
     return found
+
+
+def _whose(job: QueuedJob) -> str:
+    return f"The job {job.job} of {legible(job.user, _LONGEST_WORD)}"
+
+
+def _waits(job: QueuedJob) -> str:
+    return f"{_whose(job)} waits in Slurm ({legible(job.reason, _LONGEST_WORD)})"
 
 
 def nodes_off(fleet: Fleet) -> frozenset[str]:

@@ -1,6 +1,7 @@
 """cli/doctor/slurm.py: whether Slurm answers, whose the power of its nodes is, and which machines are its nodes."""
 
 import stat
+from dataclasses import replace
 from pathlib import Path
 from typing import Any
 
@@ -10,6 +11,7 @@ from gpuwatch.cli.doctor import slurm
 from gpuwatch.cli.doctor.report import Finding
 from gpuwatch.clouds import CloudUnavailableError
 from gpuwatch.controller.slurm.settings import SlurmSettings
+from gpuwatch.model.fleet import NodeState
 from gpuwatch.policies import PoolRules
 from gpuwatch.policies.idle_settings import IdleRules
 from gpuwatch.runtime.clock import ManualClock
@@ -30,6 +32,9 @@ SERVICE = "ReturnToService=0: after a start a node stays DOWN until somebody res
 UPDATE = "[ $1 = update ] && { echo 'slurm_update error: Invalid node name specified' >&2; exit 1; }"
 
 
+LINE = "PD|ann|N/A||0|||901|all|Priority|N/A|1||||N/A|(null)"  # in the form of gpuwatch.model.slurm_queue.FORMAT
+
+
 def looked(folder: Path, *, power: str = "(null)", script: str = UPDATE, **settings: Any) -> list[Finding]:  # noqa: ANN401
     """What the doctor finds with a scontrol that shows this, in a fleet of the machine gpu-1."""
     (folder / "node").write_text(settings.pop("nodes", NODES))
@@ -42,7 +47,8 @@ def looked(folder: Path, *, power: str = "(null)", script: str = UPDATE, **setti
     program.chmod(program.stat().st_mode | stat.S_IXUSR)
     clock = ManualClock(wall=NOW)
     fleet = FakeFleet(clock=clock)
-    fleet.put(a_node("i-1", name=settings.pop("name", "gpu-1"), pool="train"))
+    state = settings.pop("state", NodeState.RUNNING)
+    fleet.put(replace(a_node("i-1", name=settings.pop("name", "gpu-1"), pool="train"), state=state))
     pools = {"train": PoolRules(idle=IdleRules(action="stop"))}
     made = SlurmSettings(scontrol=str(program), pools=("train",))
     return list(slurm.cluster(a_controller(fleet, clock, {"slurm": made, "pools": pools, **settings})))
@@ -96,6 +102,21 @@ def test_a_machine_that_slurm_holds_for_off_and_that_runs_is_named(tmp_path: Pat
     warned = the(looked(tmp_path, power="/opt/suspend", nodes=nodes), "slurm.runs_on")
     assert warned.seen == "i-1: gpu-1 (IDLE+CLOUD+POWERED_DOWN)"
     assert "slurm.runs_on" not in codes(looked(tmp_path))
+
+
+def test_a_job_that_could_run_on_a_machine_that_was_stopped_is_named(tmp_path: Path) -> None:
+    """With that machine: nobody starts it for the job."""
+    reason = "gpuwatch: idle, and about to be stopped gpuwatch-a1-7-0123abcd"
+    nodes = NODES.replace(
+        "IDLE ThreadsPerCore=1\n", f"IDLE+DRAIN ThreadsPerCore=1\n   Partitions=all\n   Reason={reason}\n"
+    )
+    queue = "#!/bin/sh\ncase $* in *NumTasks*) ;; *) echo '" + LINE + "' ;; esac\n"
+    found = looked(tmp_path, nodes=nodes, squeue=queue, state=NodeState.STOPPED)
+
+    assert the(found, "slurm.stopped").seen.startswith(
+        "i-1: The job 901 of ann waits in Slurm (Priority), and could run"
+    )
+    assert "slurm.stopped" not in codes(looked(tmp_path, nodes=nodes, squeue=queue))
 
 
 def test_a_machine_that_is_no_certain_node_is_named(tmp_path: Path) -> None:

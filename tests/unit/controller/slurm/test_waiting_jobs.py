@@ -130,3 +130,26 @@ def test_the_nodes_of_a_reservation_stay_before_it_begins(days: int, stays: set[
     course = Reservation(name="course", start=start, end=start + timedelta(hours=4), nodes="gpu-2")
     desk.slurm.waits = Queue(reservations={"course": course})
     assert left(desk) == stays
+
+
+def test_a_job_that_could_run_on_a_machine_that_was_stopped_is_named_there() -> None:
+    """Also one that has waited for resources for long: Slurm never saw that machine idle. One with a place is not."""
+    desk = a_desk(machines=2)
+    assert left(desk) == set()
+    long = replace(JOB, reason="Resources", submitted=NOW - timedelta(hours=5))
+    desk.slurm.waits = Queue(jobs=(long,))
+    desk.round()
+
+    told = step_of(desk, "i-1")
+    assert told.verb is Verb.HOLD
+    assert told.reason.sentence.endswith(
+        "The job 901 of ann waits in Slurm (Resources), and could run on it. gpuwatch has stopped it, and starts no "
+        "machine for Slurm's queue."
+    )
+    assert "901" not in step_of(desk, "i-2").reason.sentence
+
+    desk.fleet.put(a_slurm_machine(3, signal=a_report(state=State.IDLE)))
+    desk.slurm.put("gpu-3", "IDLE")
+    desk.slurm.waits = Queue(jobs=(JOB,))
+    desk.round()
+    assert "901" not in step_of(desk, "i-1").reason.sentence
