@@ -175,7 +175,7 @@ KINDS: tuple[WorkloadKind, ...] = (
         resource="workflows",
         by="Argo Workflows",
         again=False,
-        left="its suspend lets steps that run go on, and its shutdown is final",
+        left="its suspend does not stop steps that run, and its shutdown is final",
     ),
     WorkloadKind(
         kind="CronWorkflow",

@@ -4,8 +4,10 @@ They are no part of what every run builds; `python3 tests/support/kubernetes_pro
 kube-scheduler kwok` does it once, in some six minutes of one processor.
 """
 
+import base64
 import json
 import os
+import shutil
 import subprocess
 from collections.abc import Iterator
 from contextlib import contextmanager
@@ -70,6 +72,57 @@ def controllers(plane: ControlPlane) -> Iterator[None]:
         for process in running:
             process.kill()
             process.wait(30)
+
+
+@contextmanager
+def jobset_controller(plane: ControlPlane) -> Iterator[None]:
+    """JobSet's own controller, and its webhooks, which fill in and refuse what is written."""
+    certificates, port = plane.folder / "jobset", free_port()
+    certificates.mkdir()
+    for name, file in (("tls.crt", "server.pem"), ("tls.key", "server.key")):
+        (certificates / name).symlink_to(plane.folder / file)
+    settings = certificates / "jobset.yaml"
+    wanted = {
+        "apiVersion": "config.jobset.x-k8s.io/v1alpha1",
+        "kind": "Configuration",
+        "leaderElection": {"leaderElect": False},
+        "internalCertManagement": {"enable": False},
+        "webhook": {"host": "127.0.0.1", "port": port, "certDir": str(certificates)},
+        "metrics": {"bindAddress": "0"},
+        "health": {"healthProbeBindAddress": "0"},
+    }
+    settings.write_text(json.dumps(wanted), encoding="utf-8")
+    running = _start(plane, "jobset-controller", f"--config={settings}", f"--kubeconfig={plane.kubeconfig()}")
+    hooks = [(f"/apis/admissionregistration.k8s.io/v1/{kind.lower()}configurations", kind) for kind in _HOOKS]
+    try:
+        for path, kind in hooks:
+            plane.admin.ask("POST", path, _hook(plane, kind, port))
+        yield
+    finally:
+        for path, _ in hooks:
+            plane.admin.ask("DELETE", f"{path}/jobset")
+        running.kill()
+        running.wait(30)
+        shutil.rmtree(certificates)
+
+
+_HOOKS = ("MutatingWebhook", "ValidatingWebhook")
+
+
+def _hook(plane: ControlPlane, kind: str, port: int) -> Object:
+    """As JobSet's manifests have it, for JobSets."""
+    path = f"/{'mutate' if kind == _HOOKS[0] else 'validate'}-jobset-x-k8s-io-v1alpha2-jobset"
+    authority = base64.b64encode(plane.ca.read_bytes()).decode()
+    rule = {"apiGroups": ["jobset.x-k8s.io"], "apiVersions": ["v1alpha2"], "resources": ["jobsets"]}
+    hook = {
+        "name": "jobset.x-k8s.io",
+        "clientConfig": {"url": f"https://127.0.0.1:{port}{path}", "caBundle": authority},
+        "rules": [{**rule, "operations": ["CREATE", "UPDATE"]}],
+        "admissionReviewVersions": ["v1"],
+        "sideEffects": "None",
+    }
+    version = "admissionregistration.k8s.io/v1"
+    return {"apiVersion": version, "kind": f"{kind}Configuration", "metadata": {"name": "jobset"}, "webhooks": [hook]}
 
 
 def told(plane: ControlPlane) -> str:
