@@ -222,10 +222,10 @@ def named(name: str, host: str) -> Pod:
     return waits(name, 4.0, placement=Placement(selector={HOSTNAME: host}))
 
 
-def a_host(number: int, *held: float, state: NodeState = NodeState.RUNNING, **other: object) -> Node:
+def a_host(number: int, *held: float, state: NodeState = NodeState.RUNNING, age: float = 86400.0) -> Node:
     """A member that has the label with its name; a stopped one is there as its cluster still shows it."""
     ready = state is NodeState.RUNNING
-    return replace(a_member(number, *held, ready=ready, labels={HOSTNAME: f"gpu-{number}"}, **other), state=state)
+    return replace(a_member(number, *held, ready=ready, labels={HOSTNAME: f"gpu-{number}"}, age=age), state=state)
 
 
 def started(*nodes: Node, pending: tuple[Pod, ...]) -> tuple[int | None, list[str]]:
