@@ -7,6 +7,7 @@ import http.client
 import json
 import os
 import ssl
+import stat
 import sys
 from dataclasses import dataclass
 from pathlib import Path
@@ -116,6 +117,8 @@ def _token_text(token: str | None, file: Path | None, variable: str | None) -> s
         raise click.UsageError(f"give the token {words}")
     if file is None:
         return token or variable or ""
+    if file.is_file() and file.stat().st_mode & (stat.S_IRGRP | stat.S_IROTH):
+        print_text(f"Warning: other users of this host may read {file}; remove it.", err=True)
     with click.open_file(str(file), encoding="ascii", errors="replace") as opened:
         return str(opened.read(4096))
 

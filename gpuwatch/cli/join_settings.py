@@ -57,23 +57,24 @@ class SettingsFile:
 
         """
         text = with_keys(self.text, keys, str(self.path))
-        fresh = self.path.with_name(f".{self.path.name}.{secrets.token_hex(4)}")
-        self.path.parent.mkdir(parents=True, exist_ok=True)
+        path = self.path.resolve()  # a link to a file elsewhere stays a link
+        fresh = path.with_name(f".{path.name}.{secrets.token_hex(4)}")
+        path.parent.mkdir(parents=True, exist_ok=True)
         try:
             opened = os.open(fresh, os.O_WRONLY | os.O_CREAT | os.O_EXCL, 0o600)
             with os.fdopen(opened, "w", encoding="utf-8") as file:
                 file.write(text)
                 file.flush()
                 os.fsync(opened)
-                if self.path.exists():
-                    like = self.path.stat()
+                if path.exists():
+                    like = path.stat()
                     if os.geteuid() == 0:
                         os.fchown(opened, like.st_uid, like.st_gid)
                     os.fchmod(opened, like.st_mode & 0o777)
                 else:
                     os.fchmod(opened, _FOR_ALL)
             load_agent(fresh, self.environment)
-            yield PreparedFile(fresh=fresh, path=self.path)
+            yield PreparedFile(fresh=fresh, path=path)
         finally:
             fresh.unlink(missing_ok=True)
 

@@ -269,6 +269,12 @@ def write(path: Path, content: bytes) -> None:
         fresh.unlink(missing_ok=True)
 
 
+def remove_leftovers(folder: Path) -> None:
+    """Remove what `write` has begun and a kill has ended; nobody else may write meanwhile."""
+    for left in folder.glob(".*.????????"):
+        left.unlink(missing_ok=True)
+
+
 def give_to_owner(descriptor: int, folder: Path) -> None:
     """Give a file that root has just made to the owner of its folder; never one that was there, perhaps as a link."""
     if os.geteuid() == 0:

@@ -12,9 +12,8 @@ from http import HTTPStatus
 from threading import Lock
 
 import msgspec
-from cryptography.hazmat.primitives.asymmetric import ec
 
-from gpuwatch.controller.join.authority import Authority, Issued, digest_of, key_in, key_of
+from gpuwatch.controller.join.authority import Authority, digest_of, key_in, key_of
 from gpuwatch.controller.join.register import Book, HeldToken, Host, RefusedError, Register
 from gpuwatch.runtime.clock import Clock
 from gpuwatch.runtime.http.access import LoginLimiter, client_of
@@ -23,6 +22,8 @@ from gpuwatch.runtime.joined import CA_PATH, JOIN_PATH, RENEW_PATH
 from gpuwatch.runtime.printable import legible
 
 log = logging.getLogger(__name__)
+
+_LINES = 60  # of refusals, a minute
 
 
 class _Asked(msgspec.Struct, frozen=True, kw_only=True):
@@ -50,6 +51,7 @@ class JoinDoor:
     clock: Clock
     _limiter: LoginLimiter = field(default_factory=LoginLimiter)
     _turn: Lock = field(default_factory=Lock)
+    _said: tuple[int, int] = (0, 0)  # in which minute, and how many lines
 
     def answer(self, request: Request) -> Response:
         """Answer every request of a host."""
@@ -65,9 +67,21 @@ class JoinDoor:
         try:
             return does(request)
         except RefusedError as error:
-            log.warning("A host at %s is not let in: %s", request.client, legible(str(error), 300))
+            self._log(f"A host at {request.client} is not let in: {legible(str(error), 300)}")
             later = (("Retry-After", "10"),) if error.status is HTTPStatus.TOO_MANY_REQUESTS else ()
             return _refuse(error.status, str(error), *later)
+        except (OSError, ValueError) as error:
+            self._log(f"No host can join or renew: {error}")
+            return _refuse(HTTPStatus.SERVICE_UNAVAILABLE, "the controller cannot do so now: see its log")
+
+    def _log(self, words: str) -> None:
+        """Say it, unless so much was said in this minute: anybody may knock."""
+        minute = int(self.clock.monotonic() // 60)
+        with self._turn:
+            self._said = (minute, self._said[1] + 1 if self._said[0] == minute else 1)
+            lines = self._said[1]
+        if lines <= _LINES:
+            log.warning("%s%s", words, "; no more of these in this minute" if lines == _LINES else "")
 
     def _show(self, _request: Request) -> Response:
         return Response(body=self.authority.pem.encode(), content_type="application/x-pem-file")
@@ -86,7 +100,7 @@ class JoinDoor:
                 raise RefusedError(HTTPStatus.BAD_REQUEST, str(error)) from error
             digest = digest_of(key)
             counts = book.admit(held, asked.node_id, digest, now)
-            issued = self._issue(key, asked.node_id, now)
+            issued = self.authority.for_node(key, asked.node_id, now)
             host = Host(node_id=asked.node_id, key=digest, address=request.client, joined_at=now, token=held.id)
             book.note_joined(held, host, issued, counts=counts)
         log.warning("%s has joined from %s with token %s", legible(asked.node_id, 80), request.client, held.id)
@@ -114,18 +128,10 @@ class JoinDoor:
         with self.register.change(now, self.authority) as book:
             key = key_of(request.certificate)
             host = book.of_key(digest_of(key), now)
-            issued = self._issue(key, host.node_id, now)
+            issued = self.authority.for_node(key, host.node_id, now)
             book.note_issued(host, issued, now)
         log.info("%s has a new certificate until %s", legible(host.node_id, 80), f"{issued.end:%Y-%m-%d %H:%M} UTC")
         return self._certificate_answer(issued.pem)
-
-    def _issue(self, key: ec.EllipticCurvePublicKey, node_id: str, now: datetime) -> Issued:
-        try:
-            return self.authority.for_node(key, node_id, now)
-        except ValueError as error:  # the words are for who keeps the controller
-            log.error("No host can join or renew: %s", error)  # noqa: TRY400  to be mended
-            words = "the controller's authority has ended, or its clock is wrong: see its log"
-            raise RefusedError(HTTPStatus.SERVICE_UNAVAILABLE, words) from error
 
     def _certificate_answer(self, pem: str) -> Response:
         body = msgspec.json.encode(Answer(certificate=pem, authority=self.authority.pem))

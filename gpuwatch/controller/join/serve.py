@@ -9,7 +9,7 @@ from apscheduler.schedulers.background import BackgroundScheduler
 from apscheduler.triggers.interval import IntervalTrigger
 
 from gpuwatch.controller.join import settings as names
-from gpuwatch.controller.join.authority import Authority, make_authority
+from gpuwatch.controller.join.authority import Authority, make_authority, remove_leftovers
 from gpuwatch.controller.join.door import JoinDoor
 from gpuwatch.controller.join.register import Register
 from gpuwatch.controller.join.settings import JoinSettings
@@ -21,7 +21,8 @@ from gpuwatch.runtime.tls import TlsFiles, server_context
 log = logging.getLogger(__name__)
 
 _AUTHORITY_SECONDS = 300.0  # how often the folder is looked at: own certificates, the list of revoked ones
-_CONNECTIONS, _OF_ONE_ADDRESS = 256, 64  # many hosts may start at once, behind one address
+# Many hosts may be behind one address, so there is no limit for one: who keeps us waiting makes room for others.
+_CONNECTIONS = 256
 _REQUEST_SECONDS = 20.0
 
 
@@ -90,6 +91,7 @@ def open_authority(join: JoinSettings, fleet: str, clock: Clock, *, make: bool =
     if make:
         register.folder.mkdir(mode=0o700, parents=True, exist_ok=True)
     with register.lock():
+        remove_leftovers(register.folder)
         if make:
             register.begin()
         authority = make_authority(join, fleet, now) if make else Authority(join)
@@ -131,6 +133,6 @@ def make_join_server(join: JoinSettings, fleet: str, clock: Clock) -> HttpServer
         clock=clock,
         max_connections=_CONNECTIONS,
         timeout_seconds=_REQUEST_SECONDS,
-        door=ServerAuth(secure=lambda: contexts.value, max_per_client=_OF_ONE_ADDRESS),
+        door=ServerAuth(secure=lambda: contexts.value, max_per_client=_CONNECTIONS + 1),
         app=door.answer,
     )

@@ -80,3 +80,15 @@ def test_a_file_that_would_not_be_sound_is_not_put_in_place(tmp_path: Path) -> N
         prepared.put_in_place()
     assert path.stat().st_mode & 0o777 == 0o640
     assert [each.name for each in tmp_path.iterdir()] == ["gpuwatch.yaml"]
+
+
+def test_a_file_that_is_a_link_stays_one(tmp_path: Path) -> None:
+    """Settings that lie elsewhere are changed there, with their mode; the link still leads to them."""
+    elsewhere, link = tmp_path / "elsewhere.yaml", tmp_path / "gpuwatch.yaml"
+    elsewhere.write_text("fleet: lab\n", encoding="ascii")
+    elsewhere.chmod(0o640)
+    link.symlink_to(elsewhere)
+    with SettingsFile.read_file(link, {}).prepare_file({"node_id": "i-1"}) as prepared:
+        prepared.put_in_place()
+    assert (link.is_symlink(), elsewhere.stat().st_mode & 0o777) == (True, 0o640)
+    assert yaml.safe_load(elsewhere.read_text(encoding="ascii")) == {"fleet": "lab", "agent": {"node_id": "i-1"}}

@@ -1,6 +1,8 @@
 """Agents renew their certificates, by clocks of the test's: the rows of the table in docs/join.md on renewal."""
 
-from collections.abc import Iterator
+import errno
+import os
+from collections.abc import Callable, Iterator
 from datetime import timedelta
 from pathlib import Path
 
@@ -84,3 +86,55 @@ def test_nobody_renews_without_a_certificate_or_with_the_controllers(controller:
             section="x", certificate=folder / f"{name}.pem", key=folder / f"{name}.key", ca=folder / "ca.pem"
         )
         assert controller.post(joined.RENEW_PATH, b"{}", client_context(files))[0] == 403
+
+
+def test_an_agent_on_a_full_disk_asks_for_nothing(
+    tmp_path: Path, host: JoiningHost, caplog: pytest.LogCaptureFixture, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """What it could not keep it does not ask for: else it had used up its certificates when there is room again."""
+    controller = Controller(
+        join=JoinSettings(host="127.0.0.1", port=0, folder=str(tmp_path / "controller")), clock=world_clock(-70)
+    )
+    controller.begin()
+    assert host.join(controller.url, controller.token()).exit_code == 0
+    controller.clock.jump(70 * 86400.0)
+    controller.begin()
+    renewal = Renewal(host.agent, world_clock())
+
+    def full(*_: object) -> int:
+        raise OSError(errno.ENOSPC, os.strerror(errno.ENOSPC))
+
+    agent = host.agent
+    assert agent.controller is not None
+    moved = agent.controller.rpartition(":")[0] + ":" + controller.url.rpartition(":")[2]
+    renewal._url = moved  # the port is another one after the restart
+    with monkeypatch.context() as patch:
+        patch.setattr(os, "fsync", full)
+        assert not renewal.step()
+    assert "No space left" in caplog.text
+    assert len(controller.book.hosts["i-1"].certificates) == 1
+    assert renewal.step()
+    controller.end()
+
+
+def test_a_host_that_could_not_keep_its_certificates_gets_one_tomorrow(
+    controller: Controller, host: JoiningHost
+) -> None:
+    """Answers that are lost use up what a host may have in a day, and no more than that."""
+    assert host.join(controller.url, controller.token()).exit_code == 0
+    renew: Callable[[], int] = lambda: controller.post(joined.RENEW_PATH, b"{}", renewal_context(host))[0]  # noqa: E731
+    assert [renew() for _ in range(9)] == [200] * 7 + [429] * 2
+    controller.clock.advance(86400)
+    assert [renew(), renew()] == [200, 429]
+
+
+def test_an_agent_whose_certificate_has_ended_says_that_it_must_join_again(
+    controller: Controller, host: JoiningHost, caplog: pytest.LogCaptureFixture
+) -> None:
+    """It was off for longer than its certificate holds: the log says what to do, and before the end it does not."""
+    assert host.join(controller.url, controller.token()).exit_code == 0
+    controller.end()
+    assert not Renewal(host.agent, world_clock(80)).step()
+    assert "join again" not in caplog.text
+    assert not Renewal(host.agent, world_clock(91)).step()
+    assert "it has ended: let this host join again" in caplog.text

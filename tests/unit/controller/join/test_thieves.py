@@ -2,10 +2,13 @@
 
 import json
 import os
+import shutil
+import socket
 import ssl
 import stat
 import subprocess
 from collections.abc import Iterator
+from contextlib import ExitStack, contextmanager
 from datetime import timedelta
 from ipaddress import ip_address
 from pathlib import Path
@@ -23,7 +26,9 @@ from gpuwatch.controller.join.authority import Authority
 from gpuwatch.controller.join.settings import TRUST, JoinSettings
 from gpuwatch.runtime import joined
 from gpuwatch.runtime.clock import SystemClock
+from gpuwatch.runtime.http.auth import make_auth
 from gpuwatch.runtime.http.request import Request, Response
+from gpuwatch.runtime.http.server import HttpServer
 from gpuwatch.runtime.tls import TlsFiles, client_context
 from tests.support.real.joining import P256, Controller, JoiningHost, a_controller, a_request, renewal_context
 
@@ -203,18 +208,93 @@ def verified(authority: Authority, name: x509.GeneralName, folder: Path) -> bool
     return subprocess.run(words, capture_output=True, check=False).returncode == 0
 
 
-def test_certificates_open_no_other_door(controller: Controller, host: JoiningHost) -> None:
-    """A host's certificate is a server's and a client's; Prometheus' a client's alone, so it cannot pose as anybody."""
-    assert host.join(controller.url, controller.token()).exit_code == 0
-    for file, expected in (("controller", 2), ("prometheus", 1)):
+@contextmanager
+def an_agent(host: JoiningHost) -> Iterator[int]:
+    """What the agent of a host opens to the network, by the settings that joining has written; gives its port."""
+    page = Response(body=b"page", content_type="text/plain")
+    door, routes = make_auth(host.agent, SystemClock(), "agent"), {"/metrics": lambda _: page}
+    server = HttpServer("127.0.0.1", 0, routes, clock=SystemClock(), max_connections=8, timeout_seconds=9, door=door)
+    server.start()
+    yield int(server.url.rpartition(":")[2])
+    server.close()
+
+
+def ask(port: int, name: str, folder: Path, own: str | None) -> str:
+    """The status of an agent's page, for a client with that certificate; or why there is none."""
+    pair = (None, None) if own is None else (folder / f"{own}.pem", folder / f"{own}.key")
+    context = client_context(TlsFiles(section="x", certificate=pair[0], key=pair[1], ca=folder / "ca.pem"))
+    try:
+        with (
+            socket.create_connection(("127.0.0.1", port), timeout=9) as plain,
+            context.wrap_socket(plain, server_hostname=name) as line,
+        ):
+            line.sendall(b"GET /metrics HTTP/1.1\r\nHost: x\r\nConnection: close\r\n\r\n")
+            return line.recv(100).decode().split(" ")[1]
+    except OSError as error:
+        return type(error).__name__
+
+
+def test_a_hosts_certificate_opens_no_door_of_others(controller: Controller, thief: Controller, tmp_path: Path) -> None:
+    """An agent lets the controller and Prometheus in; no agent, and nobody of another authority with the same names."""
+    one, other = JoiningHost(folder=tmp_path / "1"), JoiningHost(folder=tmp_path / "2", node_id="i-2")
+    assert [each.join(controller.url, controller.token()).exit_code for each in (one, other)] == [0, 0]
+    ours, name = Path(controller.join.folder), joined.server_name_of("i-1")
+    theirs = tmp_path / "mixed"
+    theirs.mkdir()
+    for file in ("controller.pem", "controller.key"):
+        shutil.copy(Path(thief.join.folder) / file, theirs)
+    shutil.copy(ours / "ca.pem", theirs)
+    with an_agent(one) as port:
+        assert [ask(port, name, ours, own) for own in ("controller", "prometheus")] == ["200", "200"]
+        assert [ask(port, name, each.folder / "join", "agent") for each in (one, other)] == ["403", "403"]
+        assert ask(port, name, ours, None) == "SSLError"
+        assert ask(port, name, theirs, "controller") == "SSLError"
+        for wrong in (joined.server_name_of("i-2"), joined.CONTROLLER, joined.PROMETHEUS, "localhost"):
+            assert ask(port, wrong, ours, "controller") == "SSLCertVerificationError"
+
+
+def test_prometheus_certificate_is_no_servers(controller: Controller) -> None:
+    """It is copied to another machine: whoever takes it there cannot pose as controller or agent."""
+    usages = {}
+    for file in ("controller", "prometheus"):
         made = x509.load_pem_x509_certificate((Path(controller.join.folder) / f"{file}.pem").read_bytes())
-        usages = list(made.extensions.get_extension_for_class(x509.ExtendedKeyUsage).value)
-        assert (len(usages), ExtendedKeyUsageOID.CLIENT_AUTH in usages) == (expected, True)
-    folder = host.folder / "join"
-    ours = {"section": "x", "certificate": folder / "agent.pem", "key": folder / "agent.key"}
-    strangers = client_context(TlsFiles(**ours))  # type: ignore[arg-type]
-    with pytest.raises(ssl.SSLCertVerificationError):
-        controller.post(joined.RENEW_PATH, b"{}", strangers)  # who does not have the authority believes nobody
+        usages[file] = (
+            ExtendedKeyUsageOID.SERVER_AUTH in made.extensions.get_extension_for_class(x509.ExtendedKeyUsage).value
+        )
+    assert usages == {"controller": True, "prometheus": False}
+
+
+def test_idle_connections_behind_the_same_nat_make_room(controller: Controller) -> None:
+    """Somebody holds 300 of them from the address of hosts: these join all the same, at once."""
+    port = int(controller.url.rpartition(":")[2])
+    with ExitStack() as held:
+        for _ in range(300):
+            held.enter_context(socket.create_connection(("127.0.0.1", port), timeout=9))
+        assert controller.ask_to_join(controller.token())[0] == 200
+
+
+def test_whoever_knocks_does_not_fill_the_log(controller: Controller, caplog: pytest.LogCaptureFixture) -> None:
+    """Sixty refusals a minute are logged; the last line says that there were more."""
+    for number in range(70):
+        assert controller.post(f"/{number}", b"")[0] == 404
+    said = [each.getMessage() for each in caplog.records if "is not let in" in each.getMessage()]
+    assert (len(said), "no more of these in this minute" in said[-1]) == (60, True)
+    controller.clock.advance(60)
+    controller.post("/again", b"")
+    assert len([each for each in caplog.records if "is not let in" in each.getMessage()]) == 61
+
+
+def test_a_file_with_a_token_that_others_may_read_is_said(
+    controller: Controller, host: JoiningHost, tmp_path: Path
+) -> None:
+    """The host joins all the same; a file of mode 0600 is no reason for words."""
+    file, token = tmp_path / "token", controller.token()
+    file.write_text(token, encoding="ascii")
+    file.chmod(0o644)
+    result = host.join(controller.url, token, "--token-file", str(file), env={})
+    assert (result.exit_code, f"Warning: other users of this host may read {file}" in result.output) == (0, True)
+    file.chmod(0o600)
+    assert "Warning" not in host.join(controller.url, token, "--token-file", str(file), env={}).output
 
 
 def test_tls_1_2_is_not_spoken(controller: Controller) -> None:
