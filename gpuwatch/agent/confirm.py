@@ -20,7 +20,7 @@ from urllib.parse import parse_qs
 
 from gpuwatch.agent.state import AgentCore
 from gpuwatch.model.activity import Activity, BeforeStop, State
-from gpuwatch.model.fleet import NodeVerdict
+from gpuwatch.model.verdict import NodeVerdict
 from gpuwatch.runtime.clock import Clock
 
 _LOG = logging.getLogger(__name__)

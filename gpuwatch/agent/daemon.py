@@ -35,7 +35,7 @@ from gpuwatch.agent.slurm_jobs.watch import CGROUPS, SlurmJobs
 from gpuwatch.agent.state import AgentCore
 from gpuwatch.agent.wall import Terminals
 from gpuwatch.model.activity import State
-from gpuwatch.model.fleet import NodeVerdict
+from gpuwatch.model.verdict import NodeVerdict
 from gpuwatch.runtime.certificates import Ends, by_handshake
 from gpuwatch.runtime.clock import Clock, SystemClock
 from gpuwatch.runtime.http.access import is_loopback, protection_lacking

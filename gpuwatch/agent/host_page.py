@@ -9,7 +9,6 @@ from gpuwatch.agent.host_text import DOWN_REMEDIES, down_why, gpu_why, node_why
 from gpuwatch.agent.processes.process import Kind, ProcessView
 from gpuwatch.agent.published import Snapshot
 from gpuwatch.agent.state import AgentCore
-from gpuwatch.model.fleet import GpuVerdict
 from gpuwatch.model.gpu import GpuDown, GpuInfo, GpuProcess, GpuReading
 from gpuwatch.model.gpu_identity import DownCause, order
 from gpuwatch.model.host_page import (
@@ -23,6 +22,7 @@ from gpuwatch.model.host_page import (
     ProcessOnGpu,
 )
 from gpuwatch.model.mig import MigInstance
+from gpuwatch.model.verdict import GpuVerdict
 from gpuwatch.runtime.clock import Clock
 
 _MOST_PROCESSES = 512

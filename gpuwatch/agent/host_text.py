@@ -9,11 +9,11 @@ from dataclasses import replace
 
 from gpuwatch.model.activity import Activity, Evidence, State
 from gpuwatch.model.evidence_text import amount_text, evidence_text, newest_reset, nothing_text, who_text
-from gpuwatch.model.fleet import GpuVerdict, NodeVerdict
 from gpuwatch.model.gpu_identity import DownCause
 from gpuwatch.model.health import GpuHealth, Health, Remedy
 from gpuwatch.model.host_page import HostProcess, HostTrouble
 from gpuwatch.model.readable import legible
+from gpuwatch.model.verdict import GpuVerdict, NodeVerdict
 
 _LONGEST_NAME = 32
 _MOST_PARTIES = 3

@@ -18,7 +18,7 @@ from functools import cache
 from gpuwatch.agent.activity import ActivityRules, Memory
 from gpuwatch.model.activity import Activity, Evidence, LastBusy, State, WorkOwner
 from gpuwatch.model.duration import format_duration
-from gpuwatch.model.fleet import GpuVerdict, PodVerdict
+from gpuwatch.model.verdict import GpuVerdict, PodVerdict
 
 MOST = 16
 KEPT_SECONDS = 7 * 86400.0

@@ -10,9 +10,9 @@ from gpuwatch.agent.activity.pods import PodTracks
 from gpuwatch.agent.health.xids import Counts
 from gpuwatch.agent.last_busy import Kept
 from gpuwatch.model.activity import Evidence, GpuUse, LocalDisks, Tally
-from gpuwatch.model.fleet import NodeVerdict
 from gpuwatch.model.gpu import DownCause, GpuDown, GpuReading
 from gpuwatch.model.health import GpuHealth
+from gpuwatch.model.verdict import NodeVerdict
 
 
 class OutOfOrderError(ValueError):

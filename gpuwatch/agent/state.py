@@ -25,10 +25,10 @@ from gpuwatch.agent.usage import RecentUtilization, UsageCounters
 from gpuwatch.model.activity import Activity, Evidence, LocalDisks, State, WorkOwner
 from gpuwatch.model.cloud_notice import CloudNotice
 from gpuwatch.model.duration import format_duration
-from gpuwatch.model.fleet import VERDICT_SCHEMA, NodeVerdict
 from gpuwatch.model.gpu import DownCause, GpuDown, GpuInfo, GpuProcess, GpuReading
 from gpuwatch.model.gpu_identity import fuller, replaced_by
 from gpuwatch.model.health import GpuHealth, Health
+from gpuwatch.model.verdict import VERDICT_SCHEMA, NodeVerdict
 from gpuwatch.runtime.clock import Clock
 from gpuwatch.runtime.metrics.family import Histogram
 

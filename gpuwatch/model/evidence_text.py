@@ -8,8 +8,8 @@ from datetime import datetime, timedelta
 
 from gpuwatch.model.activity import Activity, Evidence, LastBusy, State, WorkOwner
 from gpuwatch.model.duration import format_duration, format_time
-from gpuwatch.model.fleet import NodeVerdict
 from gpuwatch.model.readable import legible, quantity_text
+from gpuwatch.model.verdict import NodeVerdict
 
 _LONGEST_NAME = 64
 _LONGEST_NOTE = 160

@@ -7,9 +7,9 @@ from dataclasses import dataclass
 from datetime import datetime
 
 from gpuwatch.model.activity import State
-from gpuwatch.model.fleet import NodeVerdict
 from gpuwatch.model.gpu_identity import ProcessKind
 from gpuwatch.model.health import Health
+from gpuwatch.model.verdict import NodeVerdict
 
 HOST_SCHEMA = 1
 

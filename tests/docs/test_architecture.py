@@ -67,7 +67,7 @@ def test_the_part_of_an_address_with_the_password_is_read_where_it_is_taken_away
 
 
 def test_the_running_agent_carries_no_validator_no_cloud_and_no_command_line() -> None:
-    """All modules of the agent together load neither pydantic nor YAML, click, aiohttp or an SDK."""
+    """All its modules together load neither pydantic nor YAML, click, aiohttp or an SDK, nor the nouns of fleets."""
     agent = [
         f"gpuwatch.agent.{path.stem}" for path in (ROOT / "gpuwatch/agent").glob("*.py") if path.stem != "__init__"
     ]
@@ -77,3 +77,4 @@ def test_the_running_agent_carries_no_validator_no_cloud_and_no_command_line() -
     heavy |= {"jinja2"}
 
     assert heavy & {name.partition(".")[0] for name in loaded} == set()
+    assert {"gpuwatch.model.fleet", "gpuwatch.model.kubernetes", "gpuwatch.model.placing"} & set(loaded) == set()

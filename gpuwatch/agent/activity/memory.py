@@ -8,9 +8,9 @@ from gpuwatch.agent.activity.holders import Holders
 from gpuwatch.agent.activity.links import LinkCounters
 from gpuwatch.agent.activity.rest_power import RestPower
 from gpuwatch.model.activity import Activity, Evidence, State
-from gpuwatch.model.fleet import GpuVerdict
 from gpuwatch.model.gpu import GpuDown, GpuReading
 from gpuwatch.model.gpu_identity import order
+from gpuwatch.model.verdict import GpuVerdict
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)

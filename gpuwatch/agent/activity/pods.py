@@ -11,7 +11,7 @@ from gpuwatch.agent.activity.fold import advance, combine_judgements, elapsed_se
 from gpuwatch.agent.activity.memory import Judgement, Memory, Sample, Track
 from gpuwatch.agent.activity.settings import ActivityRules
 from gpuwatch.model.activity import Evidence, State
-from gpuwatch.model.fleet import PodVerdict
+from gpuwatch.model.verdict import PodVerdict
 
 _QUIET = frozenset({State.IDLE, State.OCCUPIED})  # a program that is alive and at rest keeps no pod
 

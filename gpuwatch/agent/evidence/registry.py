@@ -36,8 +36,8 @@ from gpuwatch.agent.processes.pool import PoolMemory, Question
 from gpuwatch.agent.processes.process import ProcessView, owner_of
 from gpuwatch.agent.processes.strangers import cores_of_strangers
 from gpuwatch.model.activity import Evidence, LocalDisks, State, WorkOwner
-from gpuwatch.model.fleet import NodeVerdict
 from gpuwatch.model.gpu import GpuProcess, GpuReading
+from gpuwatch.model.verdict import NodeVerdict
 from gpuwatch.runtime.clock import Clock
 
 _LOG = logging.getLogger(__name__)

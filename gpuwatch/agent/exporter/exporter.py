@@ -22,11 +22,11 @@ from gpuwatch.agent.metadata.watcher import InstanceStatus
 from gpuwatch.agent.published import Snapshot
 from gpuwatch.agent.state import AgentCore, Interruption
 from gpuwatch.model.activity import Activity, Evidence, LastBusy, LocalDisks, State
-from gpuwatch.model.fleet import GpuVerdict
 from gpuwatch.model.gpu import CLOCK_EVENTS, GpuInfo, GpuReading, metrics
 from gpuwatch.model.health import Health
 from gpuwatch.model.metric import GROUP_NAMES, GroupName
 from gpuwatch.model.mig import MigInstance, mig_metrics
+from gpuwatch.model.verdict import GpuVerdict
 from gpuwatch.runtime.clock import Clock
 from gpuwatch.runtime.metrics.exposition import (
     OPENMETRICS_END,

@@ -4,8 +4,8 @@ from collections.abc import Iterable, Iterator, Mapping, Sequence
 
 from gpuwatch.agent.attribution.attribution import View
 from gpuwatch.model.activity import State
-from gpuwatch.model.fleet import PodVerdict
 from gpuwatch.model.gpu import GpuProcess, Kind
+from gpuwatch.model.verdict import PodVerdict
 from gpuwatch.runtime.metrics.exposition import Sample
 
 _MOST_HOLDERS = 64

@@ -22,7 +22,6 @@ from urllib.parse import parse_qs
 
 from gpuwatch.agent.processes import kinds
 from gpuwatch.agent.processes.process import Kind, Process
-from gpuwatch.model.fleet import NodeVerdict
 from gpuwatch.model.pool_programs import (
     MOST_PORTS,
     MOST_PROGRAMS,
@@ -32,6 +31,7 @@ from gpuwatch.model.pool_programs import (
     census_id,
     key_of,
 )
+from gpuwatch.model.verdict import NodeVerdict
 
 COMMON = "common in its pool: "  # how the rules begin that this module gives
 ALONE = "unusual in its pool: "
