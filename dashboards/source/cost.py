@@ -119,11 +119,11 @@ _AT_A_GLANCE = Row(
             trend=False,
         ),
         stat(
-            "Saved",
-            "What machines would have cost that gpuwatch stopped, until somebody needed them, or for as long as their "
-            "pool's usually stay off, 30 days at most. One look each ten minutes. Terminations, and what waits of "
-            "people cost, are in the report.",
-            _range_usd("sum(" + led("fleet_saved_usd_per_hour", IN_POOL) + ")"),
+            "Saved this month",
+            "What machines would have cost that gpuwatch stopped or terminated, until somebody needed them, or for as "
+            "long as their pool's usually stay off, 30 days at most, less what people's waits cost; of the month up to "
+            "the end of the time range, as in the report.",
+            f"sum({led('saved_usd', IN_POOL)})",
             MONEY,
             limits=fixed(GREEN),
             width=3,
@@ -161,7 +161,7 @@ _SPEND = Row(
         ),
         series(
             "Saved per hour",
-            "What machines would cost that gpuwatch stopped, as long as they save.",
+            "What machines would cost that gpuwatch stopped or terminated, as long as they save.",
             [Query(expr=f"sum by (pool) ({led('fleet_saved_usd_per_hour', IN_POOL)})", legend="{{pool}}")],
             MONEY,
             stacked=True,

@@ -112,8 +112,8 @@ _AT_A_GLANCE = Row(
         ),
         stat(
             "Saved per hour",
-            "What the machines would cost that gpuwatch stopped, as long as they save. Terminations and people's waits "
-            "are in the report alone; what stopped machines still cost, such as disks, is not taken off.",
+            "What the machines would cost that gpuwatch stopped or terminated, as long as they save. People's waits "
+            "are taken off in the sum of the month; what stopped machines still cost, such as disks, is not.",
             f"sum({led('fleet_saved_usd_per_hour', IN_POOL)}) or {_SPENT} * 0",
             MONEY,
             limits=fixed(GREEN),

@@ -18,7 +18,6 @@ from gpuwatch.clouds import Cloud, CloudError, Leftover
 from gpuwatch.clouds.named import connect, providers, secret_stores, start_command
 from gpuwatch.config import ConfigError
 from gpuwatch.config.settings import Settings
-from gpuwatch.controller.compared_weeks import ComparedWeeks
 from gpuwatch.controller.context import LiveParts, Memory
 from gpuwatch.controller.join.serve import Joins
 from gpuwatch.controller.observe import NodeReportSource
@@ -26,6 +25,7 @@ from gpuwatch.controller.observe.before_stop_client import begin_before_stop
 from gpuwatch.controller.observe.pool_census import CensusTaker
 from gpuwatch.controller.observe.promql import PromqlSource
 from gpuwatch.controller.observe.scrape import ScrapeSource
+from gpuwatch.controller.readings import compared_weeks, savings_read
 from gpuwatch.controller.recall import recall
 from gpuwatch.controller.round import ControllerContext, Round, step
 from gpuwatch.controller.slurm.scontrol import Scontrol
@@ -57,7 +57,7 @@ log = logging.getLogger(__name__)
 
 _MESSAGES_SECONDS = 10.0
 _REPORTS_SECONDS = 60.0
-_COMPARISON_SECONDS = 60.0
+_READINGS_SECONDS = 60.0
 
 # Errors of `assembled` that a person can correct.
 _UNUSABLE = (CloudError, ImportError, LedgerError, PricesError)
@@ -169,7 +169,7 @@ def _rounds(
         joins = Joins(settings.controller.join, settings.fleet, parts.clock)
         scheduler = schedule_rounds(parts, settings.interval, seen)
         schedule_deliveries(scheduler, settings, parts.clock, seen)
-        schedule_comparison(scheduler, settings, parts.clock, seen)
+        schedule_readings(scheduler, settings, parts.clock, seen)
         schedule_collections(scheduler, settings.interval)
         watchdog = Watchdog(lambda: seen.metrics.rounds, rests=settings.interval)
         log.info("The controller starts: %s", settings.summary)
@@ -280,19 +280,16 @@ def schedule_deliveries(scheduler: BackgroundScheduler, settings: Settings, cloc
         scheduler.add_job(job.tick, every, max_instances=1, coalesce=True, misfire_grace_time=None)
 
 
-def schedule_comparison(scheduler: BackgroundScheduler, settings: Settings, clock: Clock, seen: Observers) -> None:
-    """Tell the metrics once a day how the last weeks compare with the first ones: in a thread of its own."""
+def schedule_readings(scheduler: BackgroundScheduler, settings: Settings, clock: Clock, seen: Observers) -> None:
+    """Tell the metrics what takes long to read from the ledger: each in a thread of its own."""
     if not settings.controller.metrics:
         return
-    job = ComparedWeeks(
-        ledger=settings.ledger,
-        zone=ZoneInfo(settings.cost.timezone),
-        clock=clock,
-        leads=lambda: seen.metrics.leading,
-        tell=seen.metrics.compare,
-    )
-    every = IntervalTrigger(seconds=_COMPARISON_SECONDS, timezone=UTC)
-    scheduler.add_job(job.tick, every, max_instances=1, coalesce=True, misfire_grace_time=None)
+    metrics, every = seen.metrics, IntervalTrigger(seconds=_READINGS_SECONDS, timezone=UTC)
+    book = (settings.ledger, ZoneInfo(settings.cost.timezone), clock, lambda: metrics.leading)
+    weeks = compared_weeks(*book, metrics.compare)
+    saved = savings_read(*book, metrics.tell_savings, settings.interval, lambda: metrics.rules)
+    for tick in (weeks.tick, saved.tick):
+        scheduler.add_job(tick, every, max_instances=1, coalesce=True, misfire_grace_time=None)
 
 
 def make_reports(settings: Settings, clock: Clock, unused: Callable[[], Sequence[Leftover]]) -> Reports:

@@ -36,7 +36,7 @@ from gpuwatch.model.decision import (
 from gpuwatch.model.fleet import Node, NodeState
 from gpuwatch.model.money import SAVES, avoidable_usd
 from gpuwatch.model.promise import promise_of
-from gpuwatch.model.stops import NOT_PROVED, StopAnswer, before_in, why_not_ours, with_before
+from gpuwatch.model.stops import NOT_PROVED, STILL_BILLED, StopAnswer, before_in, why_not_ours, with_before
 from gpuwatch.model.undone import GROUP, SIZE, STARTED_AGAIN
 from gpuwatch.model.verbs import ASKED_A_LAST_TIME
 from gpuwatch.policies.idle_timeout.answers import ASKED, can_be_asked
@@ -176,7 +176,7 @@ def _outcome_of_stop(parts: ControllerContext, entry: OpenIntent, node: Node) ->
         shown = "the cloud shows it stopped"
         if node.still_billed is not None:
             log.warning("%s is stopped and still billed: %s", node.id, node.still_billed)
-            shown += f", and still bills it: {node.still_billed}"
+            shown += f", {STILL_BILLED}: {node.still_billed}"
         # It counts against the limits either way. Whose stop it was is another question.
         doubt = why_not_ours(entry.answer, node.last_stop)
         shown = shown if doubt is None else f"{shown}; {NOT_PROVED}: {doubt}"

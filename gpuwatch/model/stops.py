@@ -10,6 +10,7 @@ from dataclasses import dataclass
 from datetime import UTC, datetime
 
 NOT_PROVED = "gpuwatch cannot prove that it was its own stop"
+STILL_BILLED = "and still bills it"
 _ACCEPTED = "the cloud accepted the stop"
 _FORM = "%Y-%m-%dT%H:%M:%SZ"
 _RAN = re.compile(

@@ -74,7 +74,7 @@ SLOW = frozenset(
         "controller/test_back_to_spot",
         "controller/test_billing_in_rounds",
         "controller/test_budgets_in_rounds",
-        "controller/test_compared_weeks",
+        "controller/test_readings",
         "controller/test_denied_calls",
         "controller/test_interruptions",
         "controller/test_last_question",

@@ -30,6 +30,7 @@ from gpuwatch.model.budget import BudgetState
 from gpuwatch.model.fleet import Fleet
 from gpuwatch.money.accounting.totals import Row
 from gpuwatch.money.report.progress import ComparedEnds
+from gpuwatch.money.report.saved import SavedByPool
 from gpuwatch.runtime.clock import Clock
 from gpuwatch.runtime.http.request import Response
 from gpuwatch.runtime.metrics.exposition import Exposition, Sample, as_families, renames
@@ -126,7 +127,11 @@ class ControllerMetrics(Collector):
         figures = {} if found is None else of_money.week_figures(found)
         with self._lock:
             self._state.compared = figures
-            self._state.habits = {} if found is None else found.habits
+
+    def tell_savings(self, found: SavedByPool) -> None:
+        """What stops and terminations save, from now on."""
+        with self._lock:
+            self._state.saved = found
 
     def message(self, destination: str, event: str, result: str) -> None:
         """A message about an event was delivered, or was not."""
@@ -137,6 +142,11 @@ class ControllerMetrics(Collector):
         """Count failed log-ins by result from now on."""
         with self._lock:
             self._state.logins = failures
+
+    @property
+    def rules(self) -> Rulebook | None:
+        """Of its rounds; None: not known."""
+        return self._state.rules
 
     @property
     def fleet(self) -> Fleet | None:

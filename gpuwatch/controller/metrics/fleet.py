@@ -2,16 +2,12 @@
 
 from collections import Counter
 from collections.abc import Callable, Iterator, Mapping
-from datetime import datetime
 from decimal import Decimal
 
 from gpuwatch.controller.metrics.state import ROUND, MetricsState, Series, Value, gauge, info
 from gpuwatch.model.activity import State
 from gpuwatch.model.fleet import Node, NodeState
-from gpuwatch.model.money import avoidable_usd
-from gpuwatch.model.usage import milliseconds
-from gpuwatch.money.accounting.savings import LONGEST_MS
-from gpuwatch.money.accounting.scope import counted_nodes, uncounted_nodes
+from gpuwatch.money.accounting.scope import uncounted_nodes
 from gpuwatch.money.accounting.useful_time import OF_NO_USE, usd_by_use
 from gpuwatch.money.blocked.blocked import HOURS_A_DAY, Money
 
@@ -119,25 +115,6 @@ def _foreign_values(state: MetricsState) -> Iterator[Value]:
     yield from ((key, float(usd)) for key, usd in sorted(sums.items()))
 
 
-def _saves_still(at: datetime, pool: str, now: datetime, state: MetricsState) -> bool:
-    """Whether a stop saves at this time, by the rule of reports (`savings.py`)."""
-    return milliseconds(now) < milliseconds(at) + state.habits.get(pool, LONGEST_MS)
-
-
-def _saved_values(state: MetricsState) -> Iterator[Value]:
-    """Yield what stops saved, by pool."""
-    seen, sums = state.observation, dict[tuple[str, ...], Decimal]()
-    for node in () if seen is None else counted_nodes(seen.fleet):
-        off = node.state in _OFF and node.still_billed is None
-        stop = seen.ledger.own_stop(node) if seen is not None and off else None
-        saves = stop is not None and seen is not None and _saves_still(stop.at, node.pool, seen.now, state)
-        price = seen.price(node) if seen is not None and saves else None
-        if price is not None:
-            avoided = avoidable_usd(price.usd_per_hour, price.source)
-            sums[node.pool,] = sums.get((node.pool,), Decimal(0)) + avoided
-    yield from ((key, float(usd)) for key, usd in sorted(sums.items()))
-
-
 def _blocked_series(value: Callable[[Money], float | None]) -> Series:
     """By pool and by what holds it back, where there is a value; only what has been without use for long enough."""
 
@@ -211,14 +188,6 @@ FAMILIES = (
         "What running machines cost that are not enrolled in this fleet (`cost.scope`): it is in no other sum.",
         ROUND,
         _foreign_values,
-    ),
-    gauge(
-        "fleet_saved_usd_per_hour",
-        ("pool",),
-        "What machines would cost that gpuwatch stopped, as long as they save: until somebody needs them, for as long "
-        "as their pool's usually stay off, 30 days at most; where their price is known.",
-        ROUND,
-        _saved_values,
     ),
     gauge(
         "fleet_blocked_usd_per_hour",

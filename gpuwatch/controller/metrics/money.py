@@ -10,6 +10,7 @@ from gpuwatch.model.budget import BudgetState
 from gpuwatch.model.currency import display_currency
 from gpuwatch.money.accounting.totals import Row, Total, by_use, totals, whole
 from gpuwatch.money.report.progress import ComparedEnds, Pair
+from gpuwatch.money.report.saved import SavedByPool
 
 
 def count(state: MetricsState, billed: Iterable[Row]) -> None:
@@ -61,6 +62,16 @@ def _effects(state: MetricsState) -> Iterator[Value]:
 def _thresholds(state: MetricsState) -> Iterator[Value]:
     for each in () if state.observation is None else state.observation.budgets:
         yield from (((each.name, f"{100 * ratio:.2f}".rstrip("0").rstrip(".")), ratio) for ratio in each.thresholds)
+
+
+def _saved(value: Callable[[SavedByPool], Mapping[str, Fraction]]) -> Series:
+    """One series a pool, once the ledger was asked."""
+
+    def series(state: MetricsState) -> Iterator[Value]:
+        for pool, usd in {} if state.saved is None else value(state.saved).items():
+            yield (pool,), float(usd)
+
+    return series
 
 
 def week_figures(found: ComparedEnds) -> Mapping[str, Sequence[Value]]:
@@ -117,6 +128,7 @@ _LENGTH = "waste_compared_seconds"
 _ENDS = ("weeks", "pool", "owner")
 _METERED = "ledger, once a day; absent until two weeks are metered"
 _BUDGET = ("budget",)
+_SAVINGS = "ledger, every five minutes"
 FAMILIES = (
     counter(
         "billed_gpu_seconds_total",
@@ -138,6 +150,22 @@ FAMILIES = (
         "ledger",
     ),
     counter("foreign_usd_total", ("pool", "cloud"), "What that cost, where the price is known.", "ledger"),
+    gauge(
+        "fleet_saved_usd_per_hour",
+        ("pool",),
+        "What machines would cost that gpuwatch stopped or terminated, as long as they save: until somebody needs "
+        "them, for as long as their pool's usually stay off, 30 days at most; where their price is known.",
+        _SAVINGS,
+        _saved(lambda found: found.usd_per_hour),
+    ),
+    gauge(
+        "saved_usd",
+        ("pool",),
+        "What that came to since the month began (`cost.timezone`), less what people's waits cost: as in "
+        "`gpuwatch report` and `/api/v1/savings`.",
+        _SAVINGS,
+        _saved(lambda found: found.month_usd),
+    ),
     gauge(
         "currency_usd",
         ("currency",),

@@ -13,6 +13,7 @@ from gpuwatch.model.usage import milliseconds
 from gpuwatch.money.accounting.scope import counted_nodes, uncounted_nodes
 from gpuwatch.money.accounting.useful_time import gpu_uses
 from gpuwatch.money.blocked.blocked import Blocked, blocked_money
+from gpuwatch.money.report.saved import SavedByPool
 from gpuwatch.runtime.clock import Clock
 from gpuwatch.runtime.metrics.exposition import Labels, Sample
 from gpuwatch.runtime.metrics.family import HISTOGRAM, INFO, Family, Histogram
@@ -42,7 +43,7 @@ class MetricsState:
     certificates: Certificates = tuple
     logins: Callable[[], Mapping[str, int]] = dict
     compared: Mapping[str, Sequence[Value]] = field(default_factory=dict)  # by family, as money.py makes them
-    habits: Mapping[str, int] = field(default_factory=dict)  # for how long (ms) a stop of today saves, by pool
+    saved: SavedByPool | None = None  # None: the ledger has not been asked yet
     counts: dict[str, dict[tuple[str, ...], float]] = field(default_factory=dict)
     _blocked: tuple[Round, Blocked] | None = None
     _uses: tuple[Round, Sequence[tuple[Node, tuple[str, ...]]]] | None = None

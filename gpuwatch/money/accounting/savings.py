@@ -19,7 +19,7 @@ Rules, all of them:
    wait has the price of its pool (`waiting_usd_per_hour`), and is taken off; so is the time for which its cloud had no
    place, of a working day at most. Savings may be less than nothing.
 8. A stop that its cloud does not show as ours, or that nobody can prove to be, may have been somebody else's: it is
-   counted apart, and is in no sum.
+   counted apart, and is in no sum. A stop after which its cloud went on billing saves nothing; the termination does.
 """
 
 from bisect import bisect_left, bisect_right
@@ -54,7 +54,8 @@ class Waits:
 class Turn:
     """A stop, start, launch or termination that gpuwatch asked for and that was done `at` (ms since 1970).
 
-    `proved` is whether nothing that its cloud said stands against gpuwatch's call as its cause. `wanted` is when a
+    `proved` is whether nothing that its cloud said stands against gpuwatch's call as its cause. `ended_bill`: a stopped
+    machine was no longer billed. `wanted` is when a
     start was asked for first, of those that were not carried out before it; None: when it was done.
     """
 
@@ -66,6 +67,7 @@ class Turn:
     owner: str | None
     usd_per_hour: Decimal | None
     proved: bool = True
+    ended_bill: bool = True
     wanted: int | None = None
 
 
@@ -165,8 +167,8 @@ def offs(turns: Iterable[Turn], ran: Mapping[str, Sequence[Ran]], stopped: froze
         for turn, later in zip_longest(in_order, in_order[1:]):
             if turn.verb is Verb.TERMINATE and (before is None or before.verb is not Verb.STOP):
                 ended.append(turn)
-            before = turn
-            if turn.verb is not Verb.STOP:
+            before = turn if turn.ended_bill else None
+            if turn.verb is not Verb.STOP or not turn.ended_bill:
                 continue
             found = _off(turn, later, _ran_again(turn.at, later, ran.get(node_id, ()), slack))
             if found.end is not None or turn.key in stopped:
@@ -291,6 +293,16 @@ def savings_within(
         regretted=counts[2],
         still_off=counts[3],
     )
+
+
+def saves_at(found: Offs, at: int) -> dict[str, Fraction]:
+    """What the stops save an hour at that moment (ms since 1970), by pool, where the price is known."""
+    habits, sums = habits_of(found.known), dict[str, Fraction]()
+    for off in found.known:
+        price = off.turn.usd_per_hour
+        if price is not None and off.turn.at <= at < min(saves_until(off, habits), off.end or at + 1):
+            sums[off.turn.pool] = sums.get(off.turn.pool, Fraction(0)) + Fraction(price)
+    return dict(sorted(sums.items()))
 
 
 def _waiting_ms(off: Off, since: int, until: int, waits: Waits) -> int:

@@ -1,7 +1,6 @@
 """Asks the ledger for all that a report is made of."""
 
 from collections.abc import Iterator, Mapping, Sequence
-from dataclasses import replace
 from datetime import UTC, date, datetime, timedelta
 from decimal import Decimal
 from zoneinfo import ZoneInfo
@@ -22,7 +21,7 @@ from gpuwatch.money.report.inventory import inventory
 from gpuwatch.money.report.period import Period
 from gpuwatch.money.report.progress import ComparedEnds, Event, Progress, compare_ends, ends_of, progress
 from gpuwatch.money.report.report import LEAD_DAYS, Facts, Report, Rounds, make_report
-from gpuwatch.money.report.saved import habits_now, savings_in, stops_of
+from gpuwatch.money.report.saved import savings_in, stops_of
 from gpuwatch.policies import PoolRules
 
 _DAY = timedelta(days=1)
@@ -137,8 +136,7 @@ def ends_compared(ledger: Ledger, zone: ZoneInfo, now: datetime) -> ComparedEnds
         spend.rows(calendar.midnight(first), calendar.midnight(first + ends.length))
         for first in (ends.first, ends.last)
     )
-    habits = habits_now(ActionHistory(ledger), now, _ROUGH_SECONDS)
-    return replace(compare_ends(ends, early, late), habits=habits)
+    return compare_ends(ends, early, late)
 
 
 def _rule_changes(ledger: Ledger, began: datetime, end: int) -> Iterator[Event]:

@@ -15,7 +15,7 @@ from gpuwatch.ledger.records import read_reason
 from gpuwatch.ledger.tables import BACKTESTS, CONTROLS, INTENTS, META, OUTCOMES, ROUNDS, SPEND, STOPPED
 from gpuwatch.model.decision import ADDITIONS, FINAL, Done, Status, Verb
 from gpuwatch.model.money import SAVES
-from gpuwatch.model.stops import NOT_PROVED
+from gpuwatch.model.stops import NOT_PROVED, STILL_BILLED
 from gpuwatch.model.usage import USES, milliseconds
 from gpuwatch.money.accounting.savings import Ran, Turn
 from gpuwatch.money.report.progress import Event
@@ -135,6 +135,7 @@ class ActionHistory:
                 owner=owner,
                 usd_per_hour=None if (saves := said.get(SAVES, usd)) is None else Decimal(saves),
                 proved=NOT_PROVED not in detail,
+                ended_bill=STILL_BILLED not in detail,
             )
             for key, node_id, verb, pool, owner, usd, at, detail, arguments in map(tuple, rows)
             if not (FAILING_SINCE in (said := msgspec.json.decode(arguments)) and verb == Verb.TERMINATE.value)

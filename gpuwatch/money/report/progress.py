@@ -12,7 +12,7 @@ Rules, all of them:
 """
 
 from collections.abc import Callable, Iterable, Mapping, Sequence
-from dataclasses import dataclass, field
+from dataclasses import dataclass
 from datetime import date, datetime, timedelta
 from decimal import Decimal
 from fractions import Fraction
@@ -73,14 +73,10 @@ class Ends:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class ComparedEnds:
-    """Only the ends, by pool and owner; "" is nobody.
-
-    `habits` is for how long (ms) a stop of today saves at most, by the pools that have a habit.
-    """
+    """Only the ends, by pool and owner; "" is nobody."""
 
     ends: Ends
     pairs: Mapping[tuple[str, str], Pair]
-    habits: Mapping[str, int] = field(default_factory=dict)
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)

@@ -4,6 +4,7 @@ from collections.abc import Mapping
 from dataclasses import dataclass
 from datetime import UTC, datetime, timedelta
 from decimal import Decimal
+from fractions import Fraction
 from functools import partial
 from zoneinfo import ZoneInfo
 
@@ -18,8 +19,8 @@ from gpuwatch.money.accounting.savings import (
     Offs,
     Saved,
     Waits,
-    habits_of,
     offs,
+    saves_at,
     savings_within,
 )
 from gpuwatch.money.report.history import ActionHistory
@@ -53,6 +54,14 @@ class Savings:
     usd_waiting: Decimal
     still_off_machines: int
     still_off_machine_hours: float
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class SavedByPool:
+    """What stops and terminations save an hour now, and what they have saved this month, net of people's waits."""
+
+    usd_per_hour: Mapping[str, Fraction]
+    month_usd: Mapping[str, Fraction]
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -109,10 +118,22 @@ def waits_of(rules: Rulebook | None, pool: str) -> Waits:
     return Waits(restart_ms=int(seconds * 1000), usd_per_hour=idle.waiting_usd_per_hour)
 
 
-def habits_now(history: ActionHistory, now: datetime, interval_seconds: float) -> Mapping[str, int]:
-    """For how long (ms) a stop of today saves at most, by the pools that have a habit."""
-    habits, at = habits_of(stops_of(history, now, now, interval_seconds, frozenset()).known), milliseconds(now)
-    return {pool: habits.longest(pool, at) for pool in habits.returns}
+def saved_by_pool(
+    ledger: Ledger, zone: ZoneInfo, now: datetime, interval_seconds: float, rules: Rulebook | None
+) -> SavedByPool:
+    """What stops and terminations save now, and have saved this month.
+
+    Raises:
+        LedgerError: the ledger cannot be read.
+
+    """
+    month = period_of(zone, now)
+    begin = datetime.fromtimestamp(month.since, UTC)
+    found = stops_of(ActionHistory(ledger), begin, now, interval_seconds, frozenset())
+    pools = savings_in(found, month, now, rules).by_pool
+    return SavedByPool(
+        usd_per_hour=saves_at(found, milliseconds(now)), month_usd={pool: each.usd for pool, each in pools.items()}
+    )
 
 
 def recent_savings(

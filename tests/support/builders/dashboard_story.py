@@ -14,6 +14,7 @@ from gpuwatch.controller.metrics import ControllerMetrics
 from gpuwatch.controller.metrics import kubernetes as of_kubernetes
 from gpuwatch.controller.observe.kubernetes import with_cluster
 from gpuwatch.controller.observe.settings import ObserveSettings
+from gpuwatch.controller.readings import SAVINGS_SECONDS
 from gpuwatch.controller.round import ControllerContext, Round
 from gpuwatch.controller.timings import CONFIRMATION, VERDICT, time_calls
 from gpuwatch.controller.web.serve import Discovery, Observers
@@ -23,6 +24,7 @@ from gpuwatch.model.budget import BudgetState, Scope, ShorterWaits
 from gpuwatch.model.decision import Observation
 from gpuwatch.money.accounting.metering import Metering
 from gpuwatch.money.accounting.store import Meter
+from gpuwatch.money.report.saved import saved_by_pool
 from gpuwatch.simulate.cloud import SimulatedCloud
 from gpuwatch.simulate.fleet.options import STORY_BEGINS, Options
 from gpuwatch.simulate.fleet.play import play, stage_play
@@ -79,6 +81,8 @@ class Story:
                 parts.timings.agent_answers.observe(0.01 + len(node.id) % 7 / 100, (VERDICT,))
             parts.timings.agent_answers.observe(0.8, (CONFIRMATION,))
             waiting.round(None, 0.0, leading=False)
+            if int(parts.clock.now().timestamp()) % SAVINGS_SECONDS < self.options.interval:
+                leader.tell_savings(saved_by_pool(ledger, ZoneInfo("UTC"), parts.clock.now(), 60.0, parts.rules))
             if parts.clock.now() >= RULES_CHANGE:
                 leader._state.rules = with_longer_warm_up(parts.rules)
             leader._state.last = with_a_workload(with_a_wish(with_kubernetes(done)), "research")

@@ -4,6 +4,7 @@ import re
 from collections.abc import Iterable
 from dataclasses import replace
 from datetime import timedelta
+from fractions import Fraction
 from zoneinfo import ZoneInfo
 
 from gpuwatch.agent.activity import ActivityRules
@@ -28,6 +29,7 @@ from gpuwatch.model.sight import Silence
 from gpuwatch.model.slurm import SlurmJob, SlurmNode, SlurmView
 from gpuwatch.money.accounting.metering import Metering
 from gpuwatch.money.accounting.store import Meter
+from gpuwatch.money.report.saved import SavedByPool
 from gpuwatch.policies.replacement import CLOUD, FAILING_SINCE, KIND
 from gpuwatch.policies.spot.batch import BatchRules
 from gpuwatch.runtime.clock import ManualClock
@@ -100,6 +102,7 @@ def controller_pages(accept: str) -> list[str]:
     metrics.watch_logins(lambda: {"wrong": 1})
     metrics.message("mail", "notice", "reached")
     metrics.compare(a_comparison())
+    metrics.tell_savings(SavedByPool(usd_per_hour={"default": Fraction(2)}, month_usd={"default": Fraction(9)}))
     parts.timings.agent_answers.observe(0.02, (VERDICT,))
     parts.timings.agent_answers.observe(0.8, (CONFIRMATION,))
     desk.ledger.pause("training", "ana", "a test", desk.clock.now() + timedelta(hours=1))

@@ -6,6 +6,7 @@ from dataclasses import replace
 from datetime import timedelta
 from decimal import Decimal
 from http import HTTPStatus
+from zoneinfo import ZoneInfo
 
 import pytest
 from prometheus_client.openmetrics.parser import text_string_to_metric_families as parse_openmetrics
@@ -18,10 +19,13 @@ from gpuwatch.controller.round import step
 from gpuwatch.controller.web.serve import Discovery, Observers, make_server
 from gpuwatch.controller.web.settings import ControllerSettings
 from gpuwatch.model.activity import State
+from gpuwatch.model.decision import Status, Verb
 from gpuwatch.model.fleet import NodeReport, NodeState
 from gpuwatch.model.money import Price
+from gpuwatch.money.report.saved import saved_by_pool
 from gpuwatch.runtime.clock import SystemClock
 from gpuwatch.runtime.http.request import PROBES
+from tests.support.builders.desk import an_intent
 from tests.support.builders.fleet import NOW, Desk, a_node, a_verdict
 from tests.support.components import require
 from tests.support.paths import ROOT
@@ -140,7 +144,7 @@ def test_waste_is_of_the_gpus_and_not_of_the_machine() -> None:
 
 
 def test_what_our_own_stops_save_is_told_while_nobody_has_started_the_machine_again() -> None:
-    """Of two stopped machines gpuwatch stopped one, at two dollars an hour."""
+    """Of two stopped machines gpuwatch stopped one, at two dollars an hour, until it starts it again."""
     desk = Desk(prices={"g6.xlarge": Price(usd_per_hour=Decimal(2), as_of=NOW.date(), source="a test")})
     desk.fleet.put(a_node("i-1", State.IDLE))
     desk.fleet.put(replace(a_node("i-2"), state=NodeState.STOPPED))
@@ -148,11 +152,15 @@ def test_what_our_own_stops_save_is_told_while_nobody_has_started_the_machine_ag
     for _ in range(15):
         result.round(step(desk.parts), 0.1)
         desk.rest(60.0)
-    saved = one(result, "fleet_saved_usd_per_hour", pool="default")
-    desk.fleet.start("i-1", "a user")
-    result.round(step(desk.parts), 0.1)
+    before = one(result, "fleet_saved_usd_per_hour", pool="default")
+    saved = []
+    for _ in range(2):
+        result.tell_savings(saved_by_pool(desk.ledger, ZoneInfo("UTC"), desk.clock.now(), 60.0, desk.rulebook))
+        saved.append(one(result, "fleet_saved_usd_per_hour", pool="default"))
+        desk.ledger.settle(an_intent(desk.ledger, Verb.START), Status.SETTLED, "it runs", desk.clock.now())
 
-    assert saved == 2
+    assert before is None
+    assert saved == [2, None]
     assert one(result, "fleet_saved_usd_per_hour", pool="default") is None
 
 

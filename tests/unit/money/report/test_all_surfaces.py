@@ -15,6 +15,7 @@ from dashboards.source.queries import WASTED
 from gpuwatch.cli import status
 from gpuwatch.controller.metrics import ControllerMetrics
 from gpuwatch.controller.node_row import nodes_page
+from gpuwatch.guard import Limits
 from gpuwatch.model.activity import State
 from gpuwatch.model.fleet import NodeReport, NodeState, NodeVerdict
 from gpuwatch.model.money import Price
@@ -29,10 +30,11 @@ from gpuwatch.money.report.cost import as_text, cost_document, cost_report
 from gpuwatch.money.report.document import report_document
 from gpuwatch.money.report.gather import gather_report
 from gpuwatch.money.report.period import period_of
+from gpuwatch.money.report.saved import saved_by_pool
 from gpuwatch.money.report.sections import figures
 from gpuwatch.notify.reports import ReportContent
 from gpuwatch.notify.transports.file import FORMATS
-from tests.support.builders.fleet import NOW, Desk, a_node, a_verdict
+from tests.support.builders.fleet import NOW, RULES, Desk, a_node, a_verdict
 from tests.support.builders.served_page import PRICE, Site, a_site
 
 _USD = re.compile(r"\$([0-9,]+\.[0-9]{2})")
@@ -258,3 +260,54 @@ def test_a_stopped_machine_that_its_cloud_goes_on_billing_is_in_the_cost_of_now_
     assert Decimal(told) == state.usd_per_hour == both
     assert f"${both:,.2f}/h" in status.totals(nodes_page(done, desk.rulebook))
     assert sum(map(float, found)) == pytest.approx(float(both))
+
+
+@pytest.fixture(scope="module")
+def stops() -> Iterator[Site]:
+    """A stop that lasts, one that somebody undoes after some minutes, one that goes on being billed; and an ending."""
+    rules = replace(RULES, idle=replace(RULES.idle, action="terminate"))
+    desk = Desk(prices={"g6.xlarge": ODD}, limits=Limits(), pools={"default": RULES, "batch": rules})
+    for name in ("i-off", "i-missed", "i-held"):
+        desk.fleet.put(a_node(name))
+    desk.fleet.put(a_node("i-ended", pool="batch"))
+    with a_site(desk) as site:
+        off_at = None
+        for minute in range(180):
+            site.round()
+            stopped = set(desk.fleet.stops())
+            if off_at is None and "i-missed" in stopped:
+                off_at = minute
+            if off_at is not None and minute == off_at + 7:
+                desk.fleet.start("i-missed", "ann")
+                desk.fleet.show("i-missed", State.BUSY)
+            if "i-held" in stopped:
+                node = desk.fleet.nodes_["i-held"]
+                held = replace(node, state=NodeState.STOPPED, still_billed="it is not deallocated")
+                desk.fleet.put(replace(held, signal=NodeReport()))
+        yield site
+
+
+def test_savings_are_the_same_cents_on_every_surface(stops: Site) -> None:
+    """The report in all forms, its JSON, the API and the metrics: with the ending, and less what the wait cost."""
+    desk, zone, now = stops.desk, ZoneInfo("UTC"), stops.desk.clock.now()
+    report = gather_report(desk.ledger, period_of(zone, now), now, CostSettings(), 60.0)
+    document = report_document(report).saved
+    told = stops.ask("/api/v1/savings").json["month"]
+    metrics = ControllerMetrics("enforce", "test", desk.clock)
+    metrics.tell_savings(saved_by_pool(desk.ledger, zone, now, 60.0, desk.rulebook))
+    page = metrics.page().body.decode()
+    found = re.findall(r'^gpuwatch_(\w+)\{.*?pool="(\w+)"\} (\S+)$', page, re.MULTILINE)
+    month, hour = (
+        {pool: float(usd) for name, pool, usd in found if name == asked}
+        for asked in ("saved_usd", "fleet_saved_usd_per_hour")
+    )
+
+    assert (told["stops"], told["terminations"], told["regretted_stops"]) == (3, 1, 1)
+    assert Decimal(told["usd_waiting"]) > 0
+    assert Decimal(told["usd"]) == Decimal(str(document.usd)) == cents(Fraction(sum(month.values())))
+    assert {pool: cents(Fraction(usd)) for pool, usd in month.items()} == {
+        each.name: Decimal(str(each.usd)) for each in document.by_pool
+    }
+    assert hour == {"batch": float(ODD.usd_per_hour), "default": float(ODD.usd_per_hour)}
+    for form in ("txt", "html"):
+        assert f"${Decimal(told['usd']):,.2f}" in FORMATS[form](ReportContent(report))

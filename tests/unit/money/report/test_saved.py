@@ -3,6 +3,7 @@
 from dataclasses import replace
 from datetime import date, datetime, timedelta
 from decimal import Decimal
+from zoneinfo import ZoneInfo
 
 import pytest
 
@@ -16,7 +17,7 @@ from gpuwatch.model.money import Price, effective_source
 from gpuwatch.model.offers import PriceKey
 from gpuwatch.model.stops import LastStop
 from gpuwatch.money.report.history import ActionHistory
-from gpuwatch.money.report.saved import stops_of
+from gpuwatch.money.report.saved import saved_by_pool, stops_of
 from tests.support.builders.fleet import NOW, RULES, Desk, a_node
 
 
@@ -64,10 +65,12 @@ def test_a_stop_saves_what_its_own_machine_would_have_cost(capacity: CapacityTyp
     desk.fleet.put(a_node("i-2", State.BUSY, 60.0))
     metrics = ControllerMetrics("enforce", "test", desk.clock)
     for _ in range(90):
-        metrics.round(step(replace(desk.parts, prices=ask)), 0.1)
+        step(replace(desk.parts, prices=ask))
         desk.rest(60.0)
     now = desk.clock.now()
     [off] = stops_of(ActionHistory(desk.ledger), now - timedelta(hours=9), now, 60.0, frozenset()).known
+
+    metrics.tell_savings(saved_by_pool(desk.ledger, ZoneInfo("UTC"), now, 60.0, desk.rulebook))
 
     assert off.turn.usd_per_hour == Decimal(saves)
     assert (

@@ -1,4 +1,4 @@
-"""The first and the last weeks of metering as metrics: read once a day, by the leader, and equal to the report's."""
+"""Weeks compared and savings as metrics: read in turn, by the leader, and equal to the report's."""
 
 from collections.abc import Callable
 from dataclasses import dataclass, field
@@ -10,11 +10,11 @@ import pytest
 from apscheduler.schedulers.background import BackgroundScheduler
 from prometheus_client.parser import text_string_to_metric_families as parse
 
-from gpuwatch.cli.controller import schedule_comparison
+from gpuwatch.cli.controller import schedule_readings
 from gpuwatch.config.settings import Settings
-from gpuwatch.controller.compared_weeks import ComparedWeeks
 from gpuwatch.controller.metrics import ControllerMetrics
 from gpuwatch.controller.observe.settings import ObserveSettings
+from gpuwatch.controller.readings import Reading, compared_weeks
 from gpuwatch.controller.web.serve import Discovery, Observers
 from gpuwatch.controller.web.settings import ControllerSettings
 from gpuwatch.ledger import Ledger, LedgerSettings
@@ -49,9 +49,9 @@ class Office:
     leads: bool = True
     told: list[ComparedEnds | None] = field(default_factory=list)
 
-    def job(self) -> ComparedWeeks:
+    def job(self) -> Reading[ComparedEnds | None]:
         """After a start."""
-        return ComparedWeeks(
+        return compared_weeks(
             ledger=LedgerSettings(path=str(self.path)),
             zone=BERLIN,
             clock=self.clock,
@@ -181,7 +181,7 @@ def test_a_ledger_that_fails_is_a_line_in_the_log_and_is_read_later(
     for _ in range(10):
         job.tick()
         office.clock.advance(60)
-    failures = caplog.text.count("could not be compared")
+    failures = caplog.text.count("weeks of metering could not be read")
     path.write_bytes(story.read_bytes())
     for _ in range(10):
         job.tick()
@@ -212,7 +212,7 @@ def test_the_controller_holds_the_ledger_meanwhile(story: Path, tmp_path: Path) 
 
 @pytest.mark.parametrize("served", [False, True])
 def test_the_controller_looks_whether_it_is_time_where_it_serves_metrics(story: Path, *, served: bool) -> None:
-    """In a job of its own, which begins once the controller has led."""
+    """In jobs of their own, which begin once the controller has led."""
     clock = ManualClock(wall=MORNING.astimezone(UTC))
     settings = Settings(
         ledger=LedgerSettings(path=str(story)), cost=KNOBS, controller=ControllerSettings(metrics=served)
@@ -220,7 +220,7 @@ def test_the_controller_looks_whether_it_is_time_where_it_serves_metrics(story: 
     metrics = ControllerMetrics("observe", "lab", clock)
     seen = Observers(discovery=Discovery(signals=ObserveSettings()), metrics=metrics)
     scheduler = BackgroundScheduler(timezone=UTC)
-    schedule_comparison(scheduler, settings, clock, seen)
+    schedule_readings(scheduler, settings, clock, seen)
     pages = []
     for _ in range(2):
         for job in scheduler.get_jobs():
@@ -228,5 +228,5 @@ def test_the_controller_looks_whether_it_is_time_where_it_serves_metrics(story: 
         pages.append("gpuwatch_waste_usd_per_week{" in metrics.page().body.decode())
         seen.update(None, 1.0, leading=True)
 
-    assert [job.max_instances for job in scheduler.get_jobs()] == [1] * served
+    assert [job.max_instances for job in scheduler.get_jobs()] == [1, 1] * served
     assert pages == [False, served]
