@@ -5,14 +5,16 @@ from collections.abc import Iterator, Sequence
 from dataclasses import dataclass
 from datetime import date, datetime
 from decimal import Decimal
+from fractions import Fraction
 
 from gpuwatch.clouds import Cloud, Leftover, LeftoverKind
 from gpuwatch.clouds.disks import HasDisks
 from gpuwatch.clouds.silence import partial
 from gpuwatch.model.currency import display_currency
-from gpuwatch.model.money import day_with_age, format_usd
+from gpuwatch.model.money import day_with_age, format_cents, format_usd, usd_of_cents
 from gpuwatch.model.readable import legible
 from gpuwatch.model.sight import Silence
+from gpuwatch.money.accounting.totals import round_parts
 from gpuwatch.money.storage import (
     STORAGE_AS_OF,
     STORAGE_SOURCE,
@@ -35,7 +37,6 @@ _WORDS = {
 _SPARE = {5: 3, 4: 2, 2: 1}  # of a narrow terminal: names go first, then places and types
 _GIB = 1024**3
 _WIDTH = 80
-_CENT = Decimal("0.01")
 
 
 def usd_per_month(left: Leftover) -> Decimal | None:
@@ -147,27 +148,37 @@ def _part_leftovers(found: Sequence[Leftover]) -> tuple[list[Leftover], list[Lef
 
 def unused_document(found: Sequence[Leftover], silent: Sequence[Silence] = (), *, today: date) -> UnusedDocument:
     """Everything, with its prices to the cent."""
-    left, used = _part_leftovers(found)
+    (left, usd), (used, in_use_usd) = map(_document_rows, _part_leftovers(found))
     return UnusedDocument(
-        unused=list(map(_document_row, left)),
-        in_use=list(map(_document_row, used)),
+        unused=left,
+        in_use=used,
         silent=[SilentRow(cloud=each.cloud or None, where=each.where or None, reason=each.reason) for each in silent],
-        usd_per_month=_sum(left).quantize(_CENT),
-        in_use_usd_per_month=_sum(used).quantize(_CENT),
+        usd_per_month=usd,
+        in_use_usd_per_month=in_use_usd,
         prices_as_of=STORAGE_AS_OF,
         prices_age_days=(today - STORAGE_AS_OF).days,
         prices_source=STORAGE_SOURCE,
     )
 
 
-def _document_row(left: Leftover) -> UnusedRow:
-    usd = usd_per_month(left)
+def _cents(found: Sequence[Leftover], cent: Fraction) -> tuple[int, dict[str, int]]:
+    """What is left over in whole cents, by its place in the list: these add up to the sum."""
+    return round_parts({str(at): Fraction(usd_per_month(each) or 0) for at, each in enumerate(found)}, cent)
+
+
+def _document_rows(found: Sequence[Leftover]) -> tuple[list[UnusedRow], Decimal]:
+    """Rows with their prices to the cent, and what they add up to."""
+    total, cents = _cents(found, Fraction(1, 100))
+    return [_document_row(each, cents[str(at)]) for at, each in enumerate(found)], usd_of_cents(total)
+
+
+def _document_row(left: Leftover, cents: int) -> UnusedRow:
     return fill_document(
         UnusedRow,
         left,
         type=left.type or None,
         cloud=left.cloud or None,
-        usd_per_month=None if usd is None else usd.quantize(_CENT),
+        usd_per_month=None if usd_per_month(left) is None else usd_of_cents(cents),
     )
 
 
@@ -202,19 +213,28 @@ def _leftover_lines(found: Sequence[Leftover], *, whole: bool) -> list[str]:
         return ["Nothing is left over: every volume and every address belongs to a machine that runs."]
     dearest = sorted(found, key=lambda left: (-(usd_per_month(left) or 0), left.id))
     heads = (f"{display_currency().head}/MONTH", "ID", "TYPE", "WHAT", "WHERE", "NAME")
-    lines = align_rows([heads, *map(_row, dearest)], left=range(1, 6), spare=_SPARE)
+    total, cents = _cents(dearest, display_currency().cent)
+    rows = [_row(each, cents[str(at)]) for at, each in enumerate(dearest)]
+    lines = align_rows([heads, *rows], left=range(1, 6), spare=_SPARE)
     unknown = sum(usd_per_month(left) is None for left in found)
     more = f", and {unknown} without a known price" if unknown else ""
-    lines.append(f"{len(found)} left over, {format_usd(_sum(found))} a month{more}.")
+    lines.append(f"{len(found)} left over, {format_cents(total)} a month{more}.")
     return lines
 
 
-def _row(left: Leftover) -> tuple[str, ...]:
+def _row(left: Leftover, cents: int) -> tuple[str, ...]:
     size = "" if left.size_bytes is None else f" {left.size_bytes // _GIB} GiB"
     made = "" if left.made is None else f", made {left.made:%Y-%m-%d}"
     what = f"{_WORDS[left.kind].format(node=left.node_id)}{made}"
     where = " ".join(filter(None, (left.region, left.account)))
-    return (format_usd(usd_per_month(left), "?"), left.id, f"{left.type}{size}", what, where, left.name)
+    return (
+        "?" if usd_per_month(left) is None else format_cents(cents),
+        left.id,
+        f"{left.type}{size}",
+        what,
+        where,
+        left.name,
+    )
 
 
 def _sum(found: Sequence[Leftover]) -> Decimal:

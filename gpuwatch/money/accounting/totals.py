@@ -231,19 +231,21 @@ def whole(groups: Iterable[Total]) -> Total:
 
 
 def round_parts(
-    parts: Mapping[str, Fraction], step: Fraction, most: Mapping[str, int] | None = None
+    parts: Mapping[str, Fraction], step: Fraction, most: Mapping[str, int] | None = None, total: int | None = None
 ) -> tuple[int, dict[str, int]]:
-    """The sum and its parts in whole steps: the sum rounded to the nearest, and parts that add up to it.
+    """The sum and its parts in whole steps: the sum rounded to the nearest (or `total`), and parts that add up to it.
 
     By largest remainders: no part is off by a step or more, and the sum is the same however it is divided. Where these
     are parts of what is shown next to them as `most`, none is larger (waste is never a cent above its cost); one may
     then be off by a step and a bit.
     """
     exact = {name: part / step for name, part in parts.items()}
-    total = round(sum(exact.values(), Fraction(0)))
+    total = round(sum(exact.values(), Fraction(0))) if total is None else total
     made = {name: part.numerator // part.denominator for name, part in exact.items()}
     rest = total - sum(made.values())
     order = sorted(made, key=lambda name: (made[name] - exact[name], name))
+    for name in order[rest:] if rest < 0 else ():
+        made[name] -= 1
     while rest > 0:
         room = order if most is None else [name for name in order if made[name] < most[name]]
         for name in room[:rest]:

@@ -9,11 +9,12 @@ from pathlib import Path
 from zoneinfo import ZoneInfo
 
 from gpuwatch.ledger import Ledger
-from gpuwatch.model.money import format_usd, usd_to_the_cent
+from gpuwatch.model.currency import display_currency
+from gpuwatch.model.money import cents_of, format_cents, format_usd, usd_to_the_cent
 from gpuwatch.money.accounting.scope import unmark_terms
 from gpuwatch.money.accounting.slices import Calendar
 from gpuwatch.money.accounting.store import SpendBook
-from gpuwatch.money.accounting.totals import NOT_KNOWN, Total, cloud_name
+from gpuwatch.money.accounting.totals import NOT_KNOWN, Total, cloud_name, round_parts
 from gpuwatch.money.bill import by_cloud
 from gpuwatch.money.bill.by_cloud import CloudBill, machine_time
 from gpuwatch.money.bill.charge import OTHER, UNUSED, BillError
@@ -164,7 +165,7 @@ def reconcile_document(results: Sequence[Compared]) -> ReconcileDocument:
                 cloud=cloud,
                 resource=each.resource,
                 day=each.day,
-                usd=usd_to_the_cent(each.usd),
+                usd=_usd(each.billed_usd) - _usd(each.metered_usd),
                 usd_billed=None if each.billed_usd is None else usd_to_the_cent(each.billed_usd),
                 usd_metered=None if each.metered_usd is None else usd_to_the_cent(each.metered_usd),
                 usd_list=None if each.list_usd is None else usd_to_the_cent(each.list_usd),
@@ -185,7 +186,8 @@ def as_text(results: Sequence[Compared], limit: int) -> str:
             *([cloud or "?"] if several else []),
             each.resource,
             str(each.day),
-            *map(format_usd, (each.usd, each.billed_usd, each.metered_usd)),
+            format_cents(_cents(each.billed_usd) - _cents(each.metered_usd)),
+            *map(format_usd, (each.billed_usd, each.metered_usd)),
             each.why,
         )
         for cloud, each in found[:limit]
@@ -204,6 +206,14 @@ def as_text(results: Sequence[Compared], limit: int) -> str:
     return "\n".join(lines)
 
 
+def _cents(usd: Fraction | None) -> int:
+    return 0 if usd is None else cents_of(usd)
+
+
+def _usd(usd: Fraction | None) -> Decimal:
+    return Decimal(0) if usd is None else usd_to_the_cent(usd)
+
+
 def _agree(lines: int) -> str:
     return "1 line agrees" if lines == 1 else f"{lines:,} lines agree"
 
@@ -211,18 +221,24 @@ def _agree(lines: int) -> str:
 def _sums(result: Compared, name: str) -> Iterator[str]:
     """What one bill and the ledger add up to."""
     found, other, none = result.found, result.bill.other_of_machines, result.bill.of_no_machine
-    off = found.billed_usd - found.metered_usd
+    billed, metered = cents_of(found.billed_usd), cents_of(found.metered_usd)
     yield (
-        f"{name}{result.first} to {result.last}: {format_usd(found.billed_usd)} for machine time in the bill, "
-        f"{format_usd(found.metered_usd)} metered, {format_usd(off)} apart; {_agree(found.equal)} to the cent."
+        f"{name}{result.first} to {result.last}: {format_cents(billed)} for machine time in the bill, "
+        f"{format_cents(metered)} metered, {format_cents(billed - metered)} apart; {_agree(found.equal)} to the cent."
     )
     if found.unknown:
         one = "1 line is" if found.unknown == 1 else f"{found.unknown:,} lines are"
         yield f"{name}{one} metered without a known price and in no bill: nothing can be said of them."
     yield from _commitments(result.bill, name)
     if other or none:
-        apart = f"{format_usd(other)} for traffic and the like of machines and {format_usd(none)} of other resources"
-        kinds = [f"{format_usd(usd)} {kind}" for kind, usd in sorted(result.bill.by_kind.items(), key=_dearest)]
+        cent = display_currency().cent
+        _, two = round_parts({"other": other, "none": none}, cent)
+        _, cents = round_parts(result.bill.by_kind, cent)
+        apart = (
+            f"{format_cents(two['other'])} for traffic and the like of machines and {format_cents(two['none'])} of "
+            "other resources"
+        )
+        kinds = [f"{format_cents(cents[kind])} {kind}" for kind, _ in sorted(result.bill.by_kind.items(), key=_dearest)]
         by_kind = f" By kind: {', '.join(kinds)}." if result.bill.by_kind.keys() - {OTHER} else ""
         yield f"{name}the bill also has {apart}.{by_kind}" if name else f"The bill also has {apart}.{by_kind}"
 
@@ -234,7 +250,7 @@ def _commitments(bill: Bill, name: str) -> Iterator[str]:
     if listed is not None and listed != billed:
         yield (
             f"{name}at public prices this machine time costs {format_usd(listed)}: "
-            f"{format_usd(listed - billed)} less by commitments and discounts."
+            f"{format_cents(cents_of(listed) - cents_of(billed))} less by commitments and discounts."
         )
     bare = sum(not each.amortized for each in bill.lines.values())
     if bare:

@@ -2,11 +2,14 @@
 
 import textwrap
 from collections.abc import Collection, Iterable, Iterator, Sequence
+from dataclasses import replace
 from decimal import Decimal
+from fractions import Fraction
 
 from gpuwatch.guard.obstacles import IN_DOUBT, Obstacle
 from gpuwatch.model.currency import display_currency
-from gpuwatch.model.money import format_usd
+from gpuwatch.model.money import cents_of, format_usd
+from gpuwatch.money.accounting.totals import round_parts
 from gpuwatch.money.blocked.blocked import Blocked, Group, Money
 from gpuwatch.money.blocked.obstacles import ADVICE
 from gpuwatch.runtime.printable import legible
@@ -17,12 +20,19 @@ _MOST_NODES = 5
 _MOST_PARTS = 3
 _INDENT = 13
 HELD_BY = "HELD BY"
+_PARTS = ("blocked", "blocked_soon", "on_its_way")
+_GROUPS = {
+    "groups": "blocked",
+    "groups_soon": "blocked_soon",
+    "groups_in_doubt": "in_doubt",
+    "groups_foreign": "foreign",
+}
 NOTHING = "No running machine is idle, occupied, parked or stalled."
 
 
 def as_text(found: Blocked, width: int) -> str:
     """Sums, then each group with what would free it; at most so many columns, where words permit."""
-    width = max(width, _NARROWEST)
+    width, found = max(width, _NARROWEST), round_money(found)
     lines = [line for sentence in sums(found) for line in textwrap.wrap(legible(sentence), width)]
     told = {group.reason for group in found.groups}
     for title, groups in (
@@ -38,6 +48,35 @@ def as_text(found: Blocked, width: int) -> str:
                 *_groups(groups, width, told if groups is not found.groups else set()),
             ]
     return "\n".join(lines)
+
+
+def round_money(found: Blocked) -> Blocked:
+    """The same in whole cents of the currency that people read: parts add up to their group, groups to their sum."""
+    cent = display_currency().cent
+    parts = {name: Fraction(getattr(found, name).usd_per_day) for name in _PARTS}
+    whole, cents = round_parts(parts, cent)
+    for name in ("in_doubt", "foreign"):
+        cents[name] = cents_of(getattr(found, name).usd_per_day)
+    money = {name: _in_cents(getattr(found, name), each) for name, each in cents.items()}
+    groups = {field: _rounded(getattr(found, field), cents[name]) for field, name in _GROUPS.items()}
+    return replace(found, not_used=_in_cents(found.not_used, whole), **money, **groups)  # type: ignore[arg-type]  # by name
+
+
+def _rounded(groups: Sequence[Group], total: int) -> tuple[Group, ...]:
+    """Groups that add up to so many cents."""
+    cent = display_currency().cent
+    _, cents = round_parts({group.reason: Fraction(group.money.usd_per_day) for group in groups}, cent, None, total)
+    made = []
+    for group in groups:
+        frees = {str(at): Fraction(each.money.usd_per_day) for at, each in enumerate(group.frees)}
+        _, parts = round_parts(frees, cent, None, cents[group.reason])
+        freed = tuple(replace(each, money=_in_cents(each.money, parts[str(at)])) for at, each in enumerate(group.frees))
+        made.append(replace(group, money=_in_cents(group.money, cents[group.reason]), frees=freed))
+    return tuple(made)
+
+
+def _in_cents(money: Money, cents: int) -> Money:
+    return replace(money, usd_per_day=cents * display_currency().usd / 100)
 
 
 def sums(found: Blocked) -> Iterator[str]:

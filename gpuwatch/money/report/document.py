@@ -12,7 +12,7 @@ from fractions import Fraction
 
 from gpuwatch.model.budget import BudgetState
 from gpuwatch.model.currency import Currency, display_currency
-from gpuwatch.model.money import usd_to_the_cent
+from gpuwatch.model.money import usd_of_cents, usd_to_the_cent
 from gpuwatch.model.usage import HOUR_MS
 from gpuwatch.money.accounting.savings import Saved, Saving
 from gpuwatch.money.accounting.totals import (
@@ -291,9 +291,10 @@ def _saving(kind: Callable[..., Document], saving: Saving, usd: Fraction, **more
 
 
 def _storage(rows: tuple[StorageRow, ...]) -> StorageDocument:
+    total, cents = round_parts({each.kind: Fraction(each.usd_per_month) for each in rows}, _CENT)
     return StorageDocument(
-        by=tuple(replace(each, usd_per_month=usd_to_the_cent(each.usd_per_month)) for each in rows),
-        usd_per_month=usd_to_the_cent(sum((each.usd_per_month for each in rows), Decimal(0))),
+        by=tuple(replace(each, usd_per_month=usd_of_cents(cents[each.kind])) for each in rows),
+        usd_per_month=usd_of_cents(total),
         prices_as_of=STORAGE_AS_OF,
         prices_source=STORAGE_SOURCE,
     )

@@ -2,7 +2,6 @@
 
 from collections.abc import Iterator, Mapping
 from datetime import date, timedelta
-from decimal import Decimal
 from fractions import Fraction
 
 from gpuwatch.clouds import LeftoverKind
@@ -14,7 +13,7 @@ from gpuwatch.model.usage import HOUR_MS
 from gpuwatch.money.accounting.savings import Saving
 from gpuwatch.money.accounting.totals import Total, round_parts
 from gpuwatch.money.blocked.blocked import Group
-from gpuwatch.money.blocked.text import frees_text, sums, usd_text
+from gpuwatch.money.blocked.text import frees_text, round_money, sums, usd_text
 from gpuwatch.money.budgets.table import TOO_EARLY
 from gpuwatch.money.report.blocks import Bar, Bars, Part, Table, Words, bar_of, percent
 from gpuwatch.money.report.progress import DAYS, FULL_WEEKS, Pair, Progress, Week
@@ -86,12 +85,13 @@ def saved_parts(report: Report) -> Iterator[Part]:
 def _parts(by: str, parts: Mapping[str, Saving], whole: Saving) -> Table:
     """The largest first, the others in one row; all rows add up to the last."""
     _, cents = round_parts({name: each.usd for name, each in parts.items()}, display_currency().cent)
+    all_tenths, tenths = round_parts({name: Fraction(each.ms) for name, each in parts.items()}, Fraction(HOUR_MS, 10))
     names = sorted(parts, key=lambda name: (-cents[name], -parts[name].ms, name))
-    rows = [(name, f"{parts[name].ms / HOUR_MS:,.1f}", format_cents(cents[name])) for name in names[:_MOST]]
+    rows = [(name, f"{tenths[name] / 10:,.1f}", format_cents(cents[name])) for name in names[:_MOST]]
     if rest := names[_MOST:]:
-        hours = sum(parts[name].ms for name in rest) / HOUR_MS
-        rows.append((f"{len(rest):,} others", f"{hours:,.1f}", format_cents(sum(cents[name] for name in rest))))
-    rows.append(("all", f"{whole.ms / HOUR_MS:,.1f}", format_usd(whole.usd)))
+        hours, usd = (sum(column[name] for name in rest) for column in (tenths, cents))
+        rows.append((f"{len(rest):,} others", f"{hours / 10:,.1f}", format_cents(usd)))
+    rows.append(("all", f"{all_tenths / 10:,.1f}", format_usd(whole.usd)))
     heads = (by, "machine-hours", "saved")
     return Table(caption=f"Saved by {by}", heads=heads, rows=tuple(rows), left=frozenset({0}), summed=True)
 
@@ -157,12 +157,13 @@ def forecast(report: Report) -> Iterator[Part]:
     notes = [f"{note[0].upper()}{note[1:]}." for note in month.warnings]
     yield Words((words, *notes))
     if report.year:
+        expected = {f"{each.month:%Y-%m}": Fraction(each.expected) for each in report.year}
+        total, cents = round_parts(expected, display_currency().cent)
         rows = [
-            (f"{each.month:%Y-%m}", format_usd(each.expected), format_usd(each.lower, "?"), format_usd(each.upper, "?"))
-            for each in report.year
+            (name, format_cents(cents[name]), format_usd(each.lower, "?"), format_usd(each.upper, "?"))
+            for name, each in zip(expected, report.year, strict=True)
         ]
-        total = sum((each.expected for each in report.year), Decimal(0))
-        rows.append(("all", format_usd(total), "", ""))
+        rows.append(("all", format_cents(total), "", ""))
         heads = ("month", "expected", "lower", "upper")
         caption = "The twelve months after it, at the level of the last 28 days (80 % intervals)"
         yield Table(caption=caption, heads=heads, rows=tuple(rows), left=frozenset({0}), summed=True)
@@ -187,9 +188,9 @@ def energy(report: Report) -> Iterator[Part]:
 
 def blocked_parts(report: Report) -> Iterator[Part]:
     """What machines without use cost a day, by what holds it, with what would free it; nothing where none is held."""
-    found = report.facts.blocked
-    if found is None or not found.blocked.nodes:
+    if report.facts.blocked is None or not report.facts.blocked.blocked.nodes:
         return
+    found = round_money(report.facts.blocked)
     yield Words(tuple(sums(found)))
     yield Table(
         caption="By what holds it",
@@ -216,11 +217,12 @@ def storage(report: Report) -> Iterator[Part]:
         yield Words(("No disk and nothing left over was found.",))
         return
     total, cents = round_parts({each.kind: Fraction(each.usd_per_month) for each in sums}, display_currency().cent)
+    size, sizes = round_parts({each.kind: Fraction(each.size_bytes) for each in sums}, Fraction(_GIB))
     rows = [
-        (_WORDS[each.kind], f"{each.count:,}", _gib(each.size_bytes), _monthly(each, cents[each.kind])) for each in sums
+        (_WORDS[each.kind], f"{each.count:,}", _gib(sizes[each.kind]), _monthly(each, cents[each.kind]))
+        for each in sums
     ]
-    size = _gib(sum(each.size_bytes for each in sums))
-    rows.append(("all", f"{sum(each.count for each in sums):,}", size, format_cents(total)))
+    rows.append(("all", f"{sum(each.count for each in sums):,}", _gib(size), format_cents(total)))
     heads = ("what", "number", "GiB", "a month")
     yield Table(caption="By the month", heads=heads, rows=tuple(rows), left=frozenset({0}), summed=True)
     unpriced = sum(each.without_price for each in sums)
@@ -242,9 +244,9 @@ def _monthly(each: StorageRow, cents: int) -> str:
     return f"{format_cents(cents)}{'+?' if each.without_price else ''}"
 
 
-def _gib(size_bytes: int) -> str:
+def _gib(size: int) -> str:
     """Addresses have no size."""
-    return f"{size_bytes // _GIB:,}" if size_bytes else "-"
+    return f"{size:,}" if size else "-"
 
 
 def progress(report: Report) -> Iterator[Part]:
