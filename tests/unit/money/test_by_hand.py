@@ -52,7 +52,8 @@ def doing(*states: State, node_id: str = "i-1", **other: object) -> Node:
         replace(a_verdict(node_id, state, 90_000.0, gpus=len(states)).gpus[index], index=index)
         for index, state in enumerate(states)
     )
-    return a_node(node_id, gpu_count=len(states), signal=NodeReport(verdict=replace(verdict, gpus=gpus)), **other)
+    node = a_node(node_id, gpu_count=len(states), signal=NodeReport(verdict=replace(verdict, gpus=gpus)))
+    return replace(node, **other)  # type: ignore[arg-type]  # fields of a node
 
 
 def told_at(node: Node, at: datetime) -> Node:
@@ -371,7 +372,7 @@ def test_an_effective_rate_is_what_all_hours_of_a_type_cost_and_a_stop_saves_wha
     rows = [{name: str(value) for name, value in line.items()} for line in lines]
     [rate] = effective_rates(charges(header, rows, lambda at: at.date(), None, read_json), {}).rates
 
-    assert (rate.per_hour, rate.hours, rate.committed_ratio) == (8, 20, Decimal("0.375"))
+    assert (rate.per_hour, rate.hours, rate.committed_ratio) == of("8", "20", "0.375")
     assert avoidable_usd(rate.per_hour, rate.source) == 5
     assert rate.until == date(2026, 5, 1)
 
