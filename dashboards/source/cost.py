@@ -121,8 +121,8 @@ _AT_A_GLANCE = Row(
         stat(
             "Saved this month",
             "What machines would have cost that gpuwatch stopped or terminated, until somebody needed them, or for as "
-            "long as their pool's usually stay off, 30 days at most, less what people's waits cost; of the month up to "
-            "the end of the time range, as in the report.",
+            "long as their pool's usually stay off, 30 days at most. What people's waits cost is taken off. Of the "
+            "month up to the end of the time range, as in the report.",
             f"sum({led('saved_usd', IN_POOL)})",
             MONEY,
             limits=fixed(GREEN),

@@ -64,7 +64,7 @@ def _thresholds(state: MetricsState) -> Iterator[Value]:
         yield from (((each.name, f"{100 * ratio:.2f}".rstrip("0").rstrip(".")), ratio) for ratio in each.thresholds)
 
 
-def _saved(value: Callable[[SavedByPool], Mapping[str, Fraction]]) -> Series:
+def _of_savings(value: Callable[[SavedByPool], Mapping[str, Fraction]]) -> Series:
     """One series a pool, once the ledger was asked."""
 
     def series(state: MetricsState) -> Iterator[Value]:
@@ -156,7 +156,7 @@ FAMILIES = (
         "What machines would cost that gpuwatch stopped or terminated, as long as they save: until somebody needs "
         "them, for as long as their pool's usually stay off, 30 days at most; where their price is known.",
         _SAVINGS,
-        _saved(lambda found: found.usd_per_hour),
+        _of_savings(lambda found: found.usd_per_hour),
     ),
     gauge(
         "saved_usd",
@@ -164,7 +164,7 @@ FAMILIES = (
         "What that came to since the month began (`cost.timezone`), less what people's waits cost: as in "
         "`gpuwatch report` and `/api/v1/savings`.",
         _SAVINGS,
-        _saved(lambda found: found.month_usd),
+        _of_savings(lambda found: found.month_usd),
     ),
     gauge(
         "currency_usd",

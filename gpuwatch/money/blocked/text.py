@@ -58,11 +58,11 @@ def round_money(found: Blocked) -> Blocked:
     for name in ("in_doubt", "foreign"):
         cents[name] = cents_of(getattr(found, name).usd_per_day)
     money = {name: _in_cents(getattr(found, name), each) for name, each in cents.items()}
-    groups = {field: _rounded(getattr(found, field), cents[name]) for field, name in _GROUPS.items()}
+    groups = {field: _round_groups(getattr(found, field), cents[name]) for field, name in _GROUPS.items()}
     return replace(found, not_used=_in_cents(found.not_used, whole), **money, **groups)  # type: ignore[arg-type]  # by name
 
 
-def _rounded(groups: Sequence[Group], total: int) -> tuple[Group, ...]:
+def _round_groups(groups: Sequence[Group], total: int) -> tuple[Group, ...]:
     """Groups that add up to so many cents."""
     cent = display_currency().cent
     _, cents = round_parts({group.reason: Fraction(group.money.usd_per_day) for group in groups}, cent, None, total)
