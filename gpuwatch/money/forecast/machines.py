@@ -12,8 +12,8 @@ machine of its kind" is followed over four weeks, and each such place is one of 
 A kind steps when all days since are apart from all before by more than these varied, and stay there. What grows by the
 same each day goes on growing. A kind that does neither is demand more than machines: its places count for a third, the
 curve of its counts (the blend of `methods`) for two thirds. Days of the week differ where they did so for weeks
-(`methods.profile`), by the same share for all places. What the same days of at least two earlier months had
-in addition comes again: work at each month's end.
+(`methods.profile`), by the same share for all places. What at least two earlier months had in addition until
+their ends comes again, if most of it was on the same days: work at each month's end, and no rise by chance.
 
 The radius of the 80 % interval is the conformal quantile of how far this was off from other days, and never less than
 one machine that runs, or does not run, until then.
@@ -50,6 +50,7 @@ DAY = 86_400
 _WINDOW = 28
 _WEEK = 7
 _PLACES = 64  # of a kind that are followed one by one; of more, several together
+_SAME_DAYS = 0.7  # of what a month had in addition, on the days on which the others had it
 _QUIET = 0.2  # of the week's mean: what a day of the week with less has says nothing of the others
 _LEAST_DAYS = 8  # of fewer nothing can be tried
 _MOST_ORIGINS = 24
@@ -196,12 +197,16 @@ def coming(fleet: FleetDays, seconds: float, month_ends: Sequence[int] = ()) -> 
 
 def _expected_usd(fleet: FleetDays, ahead: float) -> float:
     """What the coming days cost, without what comes once a month."""
-    whole = math.ceil(ahead)
-    total = 0.0
+    return sum(usd * min(1.0, ahead - at) for at, usd in enumerate(_expected_days(fleet, math.ceil(ahead))))
+
+
+def _expected_days(fleet: FleetDays, ahead: int) -> list[float]:
+    """The same day by day."""
+    days = [0.0] * ahead
     for kind, values in fleet.machines.items():
-        means = expected_machines(values, whole)
-        total += 24 * fleet.usd_per_hour[kind] * sum(mean * min(1.0, ahead - at) for at, mean in enumerate(means))
-    return total
+        for at, mean in enumerate(expected_machines(values, ahead)):
+            days[at] += 24 * fleet.usd_per_hour[kind] * mean
+    return days
 
 
 def _dark_usd(fleet: FleetDays, ahead: float) -> float:
@@ -216,15 +221,19 @@ def _dark_usd(fleet: FleetDays, ahead: float) -> float:
 
 
 def _monthly(fleet: FleetDays, ahead: float, month_ends: Sequence[int]) -> float:
-    """What each of at least two earlier months had more, from as long before its end on; 0 where one had less."""
-    more = []
+    """What each of at least two earlier months had more on the same days, from as long before its end on."""
+    more: list[list[float]] = []
     for end in month_ends:
         last = fleet.days - (fleet.edge - end) // DAY
         first = last - math.ceil(ahead)
         if first >= _WEEK and last <= fleet.days:
-            more.append(fleet.usd(first, last) - _expected_usd(fleet.keep_days(first), last - first))
-    least = min(more, default=0.0)
-    return least if len(more) > 1 and least > 0.5 * max(more) > 0 else 0.0
+            days = enumerate(_expected_days(fleet.keep_days(first), last - first), first)
+            more.append([fleet.usd(day, day + 1) - usd for day, usd in days])
+    if len(more) < 2:  # noqa: PLR2004  months
+        return 0.0
+    totals = [sum(each) for each in more]
+    common = sum(max(0.0, min(day)) for day in zip(*more, strict=True))
+    return max(0.0, min(totals)) if common > _SAME_DAYS * max(totals) > 0 else 0.0
 
 
 def expected_machines(values: Values, ahead: int) -> list[float]:
