@@ -3,14 +3,14 @@
 from gpuwatch.cli.controller import one_round
 from gpuwatch.ledger import Ledger
 from gpuwatch.model.activity import State
-from gpuwatch.model.decision import REMOVALS, Intent, Reason, Verb
+from gpuwatch.model.decision import REMOVALS, Reason, Verb
 from gpuwatch.model.fleet import Node
 from tests.support.builders.fleet import NOW, Desk, a_node, an_observation
 
 REASON = Reason(code="candidate", sentence="It has been idle for 2h.")
 
 
-def an_intent(ledger: Ledger, verb: Verb = Verb.STOP, node_id: str = "i-1") -> Intent:
+def an_intent(ledger: Ledger, verb: Verb = Verb.STOP, node_id: str = "i-1") -> object:
     """One intent of a recorded round."""
     round_id = ledger.record_round(an_observation(a_node(node_id)))
     return ledger.intend(verb, node_id, "default", NOW, REASON, round_id)

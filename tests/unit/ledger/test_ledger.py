@@ -37,7 +37,7 @@ def test_an_intent_stays_open_until_its_final_outcome() -> None:
 def test_keys_are_unique_ascii_and_short_enough_for_a_client_token() -> None:
     """EC2 takes 64 ASCII characters."""
     ledger = Ledger.in_memory("f" * 12)
-    keys = {an_intent(ledger).key for _ in range(50)}
+    keys = {an_intent(ledger).key for _ in range(50)}  # type: ignore[attr-defined]
 
     assert len(keys) == 50
     assert all(key.isascii() and len(key) <= 64 for key in keys)
@@ -48,9 +48,9 @@ def test_a_notice_lasts_until_it_is_withdrawn_or_its_node_is_stopped() -> None:
     ledger = Ledger.in_memory()
     for ending in (Verb.WITHDRAW, Verb.STOP):
         notice = an_intent(ledger, Verb.NOTICE)
-        ledger.settle(notice, Status.SETTLED, "tags set", NOW)
+        ledger.settle(notice, Status.SETTLED, "tags set", NOW)  # type: ignore[arg-type]
         assert [each.node_id for each in ledger.view(NOW).notices] == ["i-1"]
-        ledger.settle(an_intent(ledger, ending), Status.SETTLED, "done", NOW)
+        ledger.settle(an_intent(ledger, ending), Status.SETTLED, "done", NOW)  # type: ignore[arg-type]
         assert ledger.view(NOW).notices == ()
 
 
@@ -77,9 +77,9 @@ def test_of_what_was_busy_last_a_round_stores_the_newest() -> None:
 def test_stops_and_failures_weigh_as_long_as_limits_and_cooldowns_look_back() -> None:
     """An hour for the limits, longer where a cooldown is; notices that went well weigh nothing."""
     ledger = Ledger.in_memory()
-    ledger.settle(an_intent(ledger), Status.SETTLED, "done", NOW)
-    ledger.settle(an_intent(ledger, Verb.NOTICE), Status.SETTLED, "done", NOW)
-    ledger.settle(an_intent(ledger, Verb.NOTICE), Status.FAILED, "given up", NOW)
+    ledger.settle(an_intent(ledger), Status.SETTLED, "done", NOW)  # type: ignore[arg-type]
+    ledger.settle(an_intent(ledger, Verb.NOTICE), Status.SETTLED, "done", NOW)  # type: ignore[arg-type]
+    ledger.settle(an_intent(ledger, Verb.NOTICE), Status.FAILED, "given up", NOW)  # type: ignore[arg-type]
 
     later = NOW + timedelta(minutes=61)
     assert [(d.verb, d.status) for d in ledger.view(NOW).recent] == [
@@ -119,8 +119,8 @@ def test_a_clock_set_back_before_the_settlement_does_not_age_a_stop() -> None:
     """Called at noon, settled by a clock that then says ten: it weighs until one o'clock."""
     ledger = Ledger.in_memory()
     intent = an_intent(ledger)
-    ledger.settle(intent, Status.ACCEPTED, "yes", NOW)
-    ledger.settle(intent, Status.SETTLED, "stopped", NOW - timedelta(hours=2))
+    ledger.settle(intent, Status.ACCEPTED, "yes", NOW)  # type: ignore[arg-type]
+    ledger.settle(intent, Status.SETTLED, "stopped", NOW - timedelta(hours=2))  # type: ignore[arg-type]
 
     assert [(done.status, done.at) for done in ledger.view(NOW).recent] == [(Status.SETTLED, NOW)]
 

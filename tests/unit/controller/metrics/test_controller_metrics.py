@@ -157,7 +157,8 @@ def test_what_our_own_stops_save_is_told_while_nobody_has_started_the_machine_ag
     for _ in range(2):
         result.tell_savings(saved_by_pool(desk.ledger, ZoneInfo("UTC"), desk.clock.now(), 60.0, desk.rulebook))
         saved.append(one(result, "fleet_saved_usd_per_hour", pool="default"))
-        desk.ledger.settle(an_intent(desk.ledger, Verb.START), Status.SETTLED, "it runs", desk.clock.now())
+        intent = an_intent(desk.ledger, Verb.START)
+        desk.ledger.settle(intent, Status.SETTLED, "it runs", desk.clock.now())  # type: ignore[arg-type]  # an Intent
 
     assert before is None
     assert saved == [2, None]
