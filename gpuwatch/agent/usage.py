@@ -108,6 +108,7 @@ class RecentUtilization:
             utilization_ratio=self._mean(uuid, "utilization_ratio"),
             memory_used_ratio=self._mean(uuid, "memory_used_ratio"),
             sm_active_ratio=self._mean(uuid, "sm_active_ratio"),
+            power_limit_watts=self._mean(uuid, "power_limit_watts"),
         )
 
     def _mean(self, uuid: str, name: str) -> float | None:
@@ -134,4 +135,5 @@ def _measured_figures(reading: GpuReading) -> tuple[tuple[str, float | None], ..
         ("utilization_ratio", reading.utilization_ratio),
         ("memory_used_ratio", memory),
         ("sm_active_ratio", reading.sm_activity_ratio),
+        ("power_limit_watts", reading.power_limit_watts),
     )

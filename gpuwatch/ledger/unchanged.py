@@ -100,11 +100,11 @@ def _mark_of(node: Node, step: Step | None) -> tuple[int, list[int | None]] | No
         doing, health, use = gpu.activity, gpu.health, gpu.use
         # Of a GPU that rests, its time must have grown with the clock.
         begun = None if doing.state is _BUSY else round(verdict.at.timestamp() - doing.held_seconds)
-        over = None
+        over: tuple[float, float | None] | None = None
         if use is not None:
             # By name: an attrgetter and a loop over what it gives take a third longer.
-            over, computed, held, active = (
-                use.over_seconds,
+            over = use.over_seconds, use.power_limit_watts
+            computed, held, active = (
                 use.utilization_ratio,
                 use.memory_used_ratio,
                 use.sm_active_ratio,

@@ -108,6 +108,7 @@ class GpuUse:
     utilization_ratio: BoundedFloat | None = None
     memory_used_ratio: BoundedFloat | None = None
     sm_active_ratio: BoundedFloat | None = None
+    power_limit_watts: BoundedFloat | None = None
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)

@@ -6,7 +6,8 @@ Rules, all of them:
    dollar is in both.
 2. Of rounds: the activity of the multiprocessors decides, where it is measured. Where it is not, the share of time in
    which any kernel ran is more than that: below the limit it proves little use, above it nothing is known.
-3. Of metering: energy by the rated power of the GPU's model, the lowest of its forms. All of an hour's energy is taken
+3. Of metering: energy by the rated power of the GPU's model, the lowest of its forms, or by the lowest power limit that
+   the machine's GPUs were seen with, where that is less. All of an hour's energy is taken
    for its busy time, so a share below the limit is proven; in an hour that was not busy throughout, one above it is not
    known.
 4. A missing reading is unknown, never zero. What is exactly at the limit is not below it.
@@ -19,6 +20,7 @@ from dataclasses import dataclass, field
 from datetime import datetime, timedelta
 from decimal import Decimal
 from fractions import Fraction
+from types import MappingProxyType
 
 from gpuwatch.model.activity import GpuUse, State
 from gpuwatch.model.fleet import Fleet, GpuVerdict, Node, NodeState
@@ -31,6 +33,7 @@ BELOW_POWER = 0.4
 _HOLE = timedelta(hours=1)  # between two rounds, beyond which the time between is not known
 _COVERED = Fraction(95, 100)  # of an hour's GPU time, over which energy was measured
 _THROUGHOUT = Fraction(95, 100)  # of an hour's GPU time that was busy
+_NONE: Mapping[str, float] = MappingProxyType({})
 _USEFUL = GPU + USES.index(Use.USEFUL)
 
 # NVIDIA's datasheets, watts: of a model's forms the one that draws least, so that no GPU is taken for an idler one.
@@ -138,8 +141,29 @@ def by_owner_and_job(sums: Mapping[tuple[str, str], _Sum]) -> tuple[LowUse, ...]
     return tuple(sorted(found, key=_most_first))
 
 
-def by_power(rows: Iterable[Row], gpu_models: Mapping[str, str], below: float = BELOW_POWER) -> tuple[LowUse, ...]:
-    """Each owner by the energy of metered hours (rule 3); `gpu_models` by machine type, where all GPUs are of one."""
+def power_limits(fleet: Fleet, before: Mapping[str, float]) -> dict[str, float]:
+    """The lowest limit of power (watts) of each machine's GPUs, in this round or before, by the machine's id."""
+    found = dict(before)
+    for node in fleet.nodes:
+        uses = () if node.verdict is None else (gpu.use for gpu in node.verdict.gpus)
+        limits = [use.power_limit_watts for use in uses if use is not None and use.power_limit_watts is not None]
+        if limits:
+            found[node.id] = min([*limits, *({found[node.id]} if node.id in found else ())])
+    return found
+
+
+def by_power(
+    rows: Iterable[Row], gpu_models: Mapping[str, str], below: float = BELOW_POWER, limits: Mapping[str, float] = _NONE
+) -> tuple[LowUse, ...]:
+    """Each owner by the energy of metered hours (rule 3).
+
+    Args:
+        rows: of single machines.
+        gpu_models: by machine type, where all GPUs are of one.
+        below: the share of its power below which a GPU does little.
+        limits: of `power_limits`.
+
+    """
     sums: dict[tuple[str, str], _Sum] = {}
     for row in rows:
         useful, gpu_ms, measured = row.amounts[_USEFUL], sum(row.amounts[GPU:JOULES]), row.amounts[MEASURED]
@@ -147,7 +171,9 @@ def by_power(rows: Iterable[Row], gpu_models: Mapping[str, str], below: float = 
             continue
         terms = row.terms
         usd = None if terms.usd_per_hour is None else Fraction(terms.usd_per_hour) / max(terms.gpus, 1)
-        watts = RATED_WATTS.get(gpu_models.get(terms.instance_type, ""))
+        rated = RATED_WATTS.get(gpu_models.get(terms.instance_type, ""))
+        limit = limits.get(row.node_id or "")
+        watts = rated if rated is None or limit is None else min(Fraction(rated), Fraction(limit))
         low: bool | None = None
         if watts is not None and measured >= _COVERED * gpu_ms and row.amounts[JOULES] > 0:
             share = Fraction(row.amounts[JOULES] * 1000, useful * watts)

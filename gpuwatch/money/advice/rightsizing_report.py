@@ -13,7 +13,15 @@ from gpuwatch.model.money import committed_ratio, format_usd
 from gpuwatch.money.accounting.scope import counted_nodes
 from gpuwatch.money.accounting.store import SpendBook
 from gpuwatch.money.advice import rightsizing
-from gpuwatch.money.advice.efficiency import BELOW, BELOW_POWER, BusyHours, LowUse, by_owner_and_job, by_power
+from gpuwatch.money.advice.efficiency import (
+    BELOW,
+    BELOW_POWER,
+    BusyHours,
+    LowUse,
+    by_owner_and_job,
+    by_power,
+    power_limits,
+)
 from gpuwatch.money.advice.rightsizing import Sizing
 from gpuwatch.money.prices import catalogue
 from gpuwatch.runtime.clock import Clock
@@ -66,7 +74,8 @@ def make_report(
         chosen = [kept[number * len(kept) // _MOST_ROUNDS] for number in range(_MOST_ROUNDS)] if _many(kept) else kept
         chosen = [*chosen[:-1], kept[-1]]
         busy = BusyHours()
-        pasts = rightsizing.see_rounds(_fleets(ledger, chosen, busy))
+        limits: dict[str, float] = {}
+        pasts = rightsizing.see_rounds(_fleets(ledger, chosen, busy, limits))
         newest = ledger.round(kept[-1][0]).observation
         since, until = (int(at.timestamp()) for at in (now - over, now))
         metered = SpendBook(ledger).rows(since, until, by_node=True, by_time=True)
@@ -92,7 +101,7 @@ def make_report(
         below_ratio=BELOW,
         low_use=by_owner_and_job(busy.sums),
         below_power_ratio=BELOW_POWER,
-        low_power=by_power(metered, {each.instance_type: each.gpu_model for each in offers}),
+        low_power=by_power(metered, {each.instance_type: each.gpu_model for each in offers}, limits=limits),
     )
 
 
@@ -101,13 +110,14 @@ def _many(kept: Sequence[object]) -> bool:
 
 
 def _fleets(
-    ledger: Ledger, rounds: Sequence[tuple[int, datetime]], busy: BusyHours
+    ledger: Ledger, rounds: Sequence[tuple[int, datetime]], busy: BusyHours, limits: dict[str, float]
 ) -> Iterator[tuple[datetime, Fleet]]:
-    """The fleets of rounds; their busy hours are added up on the way, so that each round is read once."""
+    """The fleets of rounds; busy hours and limits of power are gathered on the way, so that each round is read once."""
     for round_id, at in rounds:
         seen = ledger.round(round_id).observation
         prices = {node.id: price.usd_per_hour for node in seen.fleet.nodes if (price := seen.price(node)) is not None}
         busy.see(at, replace(seen.fleet, nodes=tuple(counted_nodes(seen.fleet))), prices)
+        limits.update(power_limits(seen.fleet, limits))
         yield at, seen.fleet
 
 

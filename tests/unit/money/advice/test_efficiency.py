@@ -11,7 +11,7 @@ from gpuwatch.model.activity import State
 from gpuwatch.model.fleet import Fleet, GpuVerdict, Node, NodeReport
 from gpuwatch.model.usage import AMOUNTS, GPU, HOUR_MS, JOULES, MEASURED, USES, Use
 from gpuwatch.money.accounting.totals import Row
-from gpuwatch.money.advice.efficiency import BusyHours, LowUse, by_owner_and_job, by_power
+from gpuwatch.money.advice.efficiency import BusyHours, LowUse, by_owner_and_job, by_power, power_limits
 from tests.support.builders.fleet import NOW, a_node, a_verdict
 from tests.support.builders.money import a_billed_row, a_gpu
 
@@ -130,3 +130,22 @@ def test_low_and_unknown_are_parts_of_what_is_busy(hours: list[tuple[float | Non
     assert found.usd_low is not None
     assert found.usd_low <= found.usd_busy
     assert len(AMOUNTS) == len(rows[0].amounts)
+
+
+def test_a_gpu_with_a_lowered_power_limit_is_judged_by_its_limit() -> None:
+    """27 W of 72 are below 40 %, of a limit of 50 W they are not; a limit above the rated power changes nothing."""
+    limited = {watts: a_limited(watts) for watts in (50.0, 500.0)}
+    found = {
+        watts: by_power([replace(an_hour(27), node_id="i-1")], MODELS, limits=power_limits(fleet, {}))[0].gpu_hours_low
+        for watts, fleet in limited.items()
+    }
+
+    assert found == {50.0: 0.0, 500.0: 1.0}
+    assert power_limits(limited[500.0], power_limits(limited[50.0], {})) == {"i-1": 50.0}
+
+
+def a_limited(watts: float) -> Fleet:
+    """One machine whose GPU has that limit of power."""
+    gpu = a_gpu(0, State.BUSY, 60.0)
+    assert gpu.use is not None
+    return Fleet(observed_at=NOW, nodes=(a_machine(replace(gpu, use=replace(gpu.use, power_limit_watts=watts))),))
