@@ -199,3 +199,31 @@ def test_the_command_shows_the_rates_and_writes_them(tmp_path: Path) -> None:
     assert f"Set prices.file: {prices}" in done.output
     assert "Hours that are metered already keep their price" in done.output
     assert "28.7 % committed" in prices.read_text(encoding="utf-8")
+
+
+def test_metered_hours_keep_their_price_and_the_comparison_has_the_bills(tmp_path: Path) -> None:
+    """Ten hours at $10 that a plan covered for $6: $100.00 metered, $60.00 in the bill, before and after the rate."""
+    config, prices = tmp_path / "gpuwatch.yaml", tmp_path / "prices.yaml"
+    made = Ledger.connect(LedgerSettings(path=str(tmp_path / "ledger.db")))
+    for hour in range(11):
+        at = datetime(2026, 3, 2, tzinfo=UTC) + timedelta(hours=hour)
+        SpendBook(made).meter(a_round(at, a_busy_node("i-1", at)), Metering(zone=ZONE, silent_after_seconds=7200))
+    made.close()
+    config.write_text(
+        f"ledger: {{path: {tmp_path / 'ledger.db'}}}\ncloud: {{regions: [us-east-1]}}\n", encoding="utf-8"
+    )
+    plan = {**COVERED, "savingsPlan/SavingsPlanEffectiveCost": "6"}
+    bill = write_bill(tmp_path, *(cur_line("i-1", hour, **plan) for hour in range(10)))
+    told = []
+    for line in (
+        ["reconcile", "--bill", str(bill)],
+        ["rates", "--bill", str(bill), "--write", str(prices)],
+        ["reconcile", "--bill", str(bill)],
+    ):
+        done = CliRunner().invoke(commands, ["cost", *line, "--config", str(config)])
+        assert done.exit_code in {0, 1}, done.output
+        told.append(done.output)
+
+    assert "$60.00 for machine time in the bill, $100.00 metered, -$40.00 apart" in told[0]
+    assert told[2] == told[0]
+    assert "100 % committed" in prices.read_text(encoding="utf-8")
