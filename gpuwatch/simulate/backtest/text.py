@@ -80,7 +80,7 @@ def sentences(result: Backtest) -> Iterator[str]:
     yield (
         f"A restart costs {format_duration(terms.restart)} of rental, and people wait {format_duration(terms.boot)} "
         f"for it; a stop is suspect if the node is needed again within {format_duration(terms.regret)}. Work that "
-        "comes while its node starts is neither lost nor delayed here: the savings lack what it would cost."
+        "comes while its node starts is neither lost nor delayed here, so its wait is in no dollars."
     )
     yield (
         f"live: the same with a round every {format_duration(terms.interval)}, no notice in the first minute, and "
