@@ -36,6 +36,7 @@ _WINDOW_SECONDS, _WINDOWS, _FEWEST_WINDOWS = 600.0, 36, 5
 _STANDS_OUT_BYTES, _STANDS_OUT_TIMES = 1000, 3
 _BROUGHT_BYTES, _BROUGHT_TIMES = 200, 2  # an agent reports; a request for a page is less, and its answer more
 _SCANNED_PORTS = 4
+_AWAY_SECONDS = 900.0
 _TURNS, _TURNS_SECONDS = 3, 600.0
 _MOST = 4096  # connections and machines: a server that has more is in use anyhow
 
@@ -47,6 +48,11 @@ class Ask:
     peer: bytes
     port: int
     protocol: str = "tcp"
+
+    @property
+    def words(self) -> str:
+        """What is asked, as `activity.asked` has it: "tcp 445"."""
+        return f"{self.protocol} {self.port}"
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -224,29 +230,49 @@ class Askers:
         return (ask for ask in self._reports if ip_address(ask.peer).is_private)
 
 
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Came:
+    """The ports by protocol to which a machine has come: `ports` of one that had not asked for an hour.
+
+    `used` of one of a private network that had not for a quarter of an hour: monitoring asks more often.
+    """
+
+    ports: frozenset[str] = frozenset()
+    used: frozenset[str] = frozenset()
+
+
 class Arrivals:
-    """Which ports a machine begins to ask that has not asked them for an hour."""
+    """Which ports a machine begins to ask that has not asked them for a while."""
 
     def __init__(self) -> None:
         """Nobody has asked yet: who asks at the first look has perhaps asked for days."""
         self._asked: dict[Ask, float] | None = None
-        self._new: dict[Ask, float] = {}
+        self._looked_at = 0.0
+        self._new: dict[Ask, tuple[float, bool]] = {}  # since when, and whether it had not asked for an hour
 
-    def take(self, asks: Collection[Ask], at: float, connected: Collection[Ask] = ()) -> frozenset[str]:
-        """The ports by protocol, a minute after a machine came: one that asks many by then is a scanner.
+    def take(self, asks: Collection[Ask], at: float, connected: Collection[Ask] = ()) -> Came:
+        """The ports, a minute after a machine came: one that asks many by then is a scanner.
 
         `connected` are all that are connected, also those that ask for nothing now: who stays does not come.
         """
         known = self._asked
-        if known is not None:
-            self._new |= {ask: at for ask in asks if ask not in known}
+        for ask in () if known is None else asks:
+            if known is None or ask not in known:
+                self._new[ask] = at, True
+            elif known[ask] < self._looked_at and at - known[ask] >= _AWAY_SECONDS:
+                self._new.setdefault(ask, (at, False))
+        self._looked_at = at
         self._asked = {**({} if known is None else known), **dict.fromkeys((*asks, *connected), at)}
         _forget_old(self._asked, at)
         ports = Counter(ask.peer for ask in self._asked)
-        ready = [ask for ask, since in self._new.items() if at - since >= LASTING_SECONDS]
+        ready = {ask: hour for ask, (since, hour) in self._new.items() if at - since >= LASTING_SECONDS}
         for ask in ready:
             del self._new[ask]
-        return frozenset(f"{ask.protocol} {ask.port}" for ask in ready if ports[ask.peer] < _SCANNED_PORTS)
+        came = {ask: hour for ask, hour in ready.items() if ports[ask.peer] < _SCANNED_PORTS}
+        return Came(
+            ports=frozenset(ask.words for ask, hour in came.items() if hour),
+            used=frozenset(ask.words for ask in came if ip_address(ask.peer).is_private),
+        )
 
 
 def _ports_of_several(asks: Iterable[Ask]) -> frozenset[int]:

@@ -11,6 +11,8 @@ A server without a program of people (the kernel's for files and disks, a packag
 - A package's occupies the node while other machines may connect: a client may come and go between two looks.
 - Of any other of the machine's own, and of both, it is use when machines work with it (`askers`), and busy while
   several do.
+- A machine of a private network that comes to one of all these, or to a program of people, in a container too, makes
+  the node busy for a look: it has not asked for a quarter of an hour.
 
 What the machine's own programs ask elsewhere says nothing. Only a package's that collects counts: it gets more than it
 sends, and others may connect to it.
@@ -36,7 +38,7 @@ from gpuwatch.agent.evidence.askers import (
 )
 from gpuwatch.agent.evidence.base import Moment, Roots, UnseenError, make_finding, several
 from gpuwatch.agent.evidence.datagrams import Datagrams
-from gpuwatch.agent.evidence.net_namespaces import Namespace, namespaces
+from gpuwatch.agent.evidence.net_namespaces import Namespace, asks_inside, namespaces
 from gpuwatch.agent.evidence.rate import Hum, Rate
 from gpuwatch.agent.evidence.settings import ConnectionSettings
 from gpuwatch.agent.evidence.sock_diag import Grown, Sock, Sockets, read_sockets
@@ -138,8 +140,10 @@ class Connections:
             {Ask(peer=each.remote[0], port=each.local[1]) for each in group if found.is_accepted(each)}
             for group in (found.leaving, theirs)
         )
-        if arrived := self._arrivals.take(asks | self.datagrams.counted, now.monotonic_seconds, clients):
-            self._on_asked(arrived, now.at)
+        inside = asks_inside(self._roots, containers, self._namespaces)
+        came = self._arrivals.take(asks | self.datagrams.counted | inside, now.monotonic_seconds, clients)
+        if came.ports:
+            self._on_asked(came.ports, now.at)
         self._moved += sum(grown.get(each.cookie, 0) for each in theirs)
         counted = {_HOST: self._moved} | self._used_by(containers, now.monotonic_seconds)
         self._namespaces = containers
@@ -150,6 +154,8 @@ class Connections:
         if judged.says is State.BUSY:
             return (replace(judged, note=self._busy_note(found, theirs), owner=self._most, setting=_SETTING),)
         used = self._several(asked) or self._several(udp, " by UDP") or self._use(found, theirs, holders, grown, now)
+        if used is None and came.used:
+            used = self._busy(f"another machine has come to {', '.join(sorted(came.used))} here", WorkOwner(), 1)
         if judged.says is State.IDLE:
             return (used or self._silent(judged, found, theirs, holders, now),)
         return (judged,)

@@ -49,7 +49,7 @@ class Datagrams:
             self._looked = at
             table = _contents(self._roots, "nf_conntrack")
             if table:
-                own = _own_addresses(self._roots)
+                own = own_addresses(self._roots)
                 for source, target, (from_port, to_port), answered in flows(table):
                     if source in own and target not in own:
                         _remember_ask(
@@ -91,7 +91,7 @@ def _by_port(asks: Mapping[Ask, float], at: float) -> dict[int, int]:
     return counted
 
 
-def _own_addresses(roots: Roots) -> frozenset[str]:
+def own_addresses(roots: Roots) -> frozenset[str]:
     """The addresses of this machine."""
     fourth = {each.decode() for each in _LOCAL.findall(_contents(roots, "fib_trie"))}
     sixth = set[str]()

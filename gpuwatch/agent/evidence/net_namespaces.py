@@ -1,13 +1,19 @@
-"""Traffic of people's containers: each has network cards of its own, which this host's sockets do not show."""
+"""Traffic of people's containers: each has network cards and sockets of its own, which this host's do not show."""
 
 from collections.abc import Iterable, Mapping
+from contextlib import suppress
 from dataclasses import dataclass
+from ipaddress import ip_address
 
+from gpuwatch.agent.evidence.askers import Ask
 from gpuwatch.agent.evidence.base import Roots, UnseenError
+from gpuwatch.agent.evidence.datagrams import own_addresses
 from gpuwatch.agent.evidence.files import ENDED, read_small
+from gpuwatch.agent.evidence.tcp_listeners import LISTEN, sockets
 from gpuwatch.agent.processes.process import Process
 
 _MOST_NAMESPACES = 512
+_MOST_READ = 32  # tables of sockets in one look
 _FOREIGN_AGENT = "the agent is in a network namespace of its own: give it the host's network"
 
 
@@ -46,6 +52,27 @@ def namespaces(roots: Roots, people: Iterable[Process]) -> Mapping[str, Namespac
         if moved is not None:
             found[name] = Namespace(moved=moved, process=each)
     return found
+
+
+def asks_inside(roots: Roots, now: Mapping[str, Namespace], before: Mapping[str, Namespace]) -> frozenset[Ask]:
+    """Who asks a server in a container from another machine, of those containers that moved something since `before`.
+
+    A health check of this host, and another container of it, is no other machine.
+    """
+    moving = [each for name, each in now.items() if name in before and each.moved > before[name].moved]
+    found, own = set[Ask](), set[str]()
+    for each in moving[:_MOST_READ]:
+        with suppress(OSError, UnseenError):
+            there = list(sockets(roots.proc / str(each.process.pid)))
+            listening = {one.local[1] for one in there if one.state == LISTEN}
+            for one in there:
+                own.add(str(one.local[0]))
+                if one.state != LISTEN and one.local[1] in listening and not one.remote[0].is_loopback:
+                    found.add(Ask(peer=one.remote[0].packed, port=one.local[1]))
+    if not found:
+        return frozenset()
+    own |= own_addresses(roots)
+    return frozenset(each for each in found if str(ip_address(each.peer)) not in own)
 
 
 def space_of(roots: Roots, process: Process) -> str | None:

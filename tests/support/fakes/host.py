@@ -89,8 +89,8 @@ class FolderHost:
         os.utime(path, (stamp, stamp))
         return path
 
-    def sockets(self, *rows: tuple[str, str, str, int]) -> None:
-        """These TCP sockets and no real ones: local and remote end ("10.0.0.5:22"), LISTEN or not, and inode."""
+    def sockets(self, *rows: tuple[str, str, str, int], net: str = "proc/net") -> None:
+        """These TCP sockets in `net`, and no real ones: both ends ("10.0.0.5:22"), LISTEN or not, and inode."""
 
         def end(text: str) -> str:
             address, _, port = text.partition(":")
@@ -101,8 +101,8 @@ class FolderHost:
             for number, (local, remote, state, inode) in enumerate(rows)
         ]
         for table, text in (("tcp", "".join(lines)), ("tcp6", "")):
-            (self.root / "proc/net" / table).unlink()
-            self.write(f"proc/net/{table}", f"  sl  local_address rem_address   st\n{text}")
+            (self.root / net / table).unlink(missing_ok=True)
+            self.write(f"{net}/{table}", f"  sl  local_address rem_address   st\n{text}")
 
     def process(self, pid: int, *, cpu_seconds: float = 0.0, started_seconds: float = 100.0, name: str = "x") -> None:
         """A process in /proc; its CPU time is half user, half system."""

@@ -3,10 +3,11 @@
 from collections.abc import Collection, Iterable
 from dataclasses import dataclass
 
+import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from gpuwatch.agent.evidence.askers import Arrivals, Ask, Asked, Askers
+from gpuwatch.agent.evidence.askers import Arrivals, Ask, Asked, Askers, Came
 from gpuwatch.agent.evidence.sock_diag import Sock
 
 HERE, PORT = b"\x0a\0\0\x05", 6443
@@ -166,7 +167,7 @@ def test_scanners_without_end_take_a_bounded_memory() -> None:
 def arrived(*looks: tuple[float, set[Ask]]) -> list[str]:
     """The ports that somebody began to ask, over these looks."""
     arrivals = Arrivals()
-    return [port for at, asks in looks for port in sorted(arrivals.take(asks, at))]
+    return [port for at, asks in looks for port in sorted(arrivals.take(asks, at).ports)]
 
 
 def test_a_machine_that_comes_after_an_hour_begins_to_ask_and_one_that_stays_does_not() -> None:
@@ -190,7 +191,27 @@ def test_who_stays_connected_does_not_come_when_it_asks_for_more_than_usual() ->
     page = Ask(peer=b"\x0a\0\0\x07", port=9100)
     arrivals = Arrivals()
     looks = [(0.0, set()), (60.0, set()), (70_000.0, {page}), (70_100.0, {page})]
-    assert [arrivals.take(asks, at, {page}) for at, asks in looks] == [frozenset()] * 4
+    assert [arrivals.take(asks, at, {page}) for at, asks in looks] == [Came()] * 4
+
+
+@pytest.mark.parametrize(("minutes", "uses"), [(1, 1), (5, 1), (14, 1), (16, 5), (30, 5), (240, 5)])
+def test_who_comes_again_after_a_quarter_of_an_hour_uses_the_server(minutes: int, uses: int) -> None:
+    """A sensor each half hour, a report each four hours; a health check each few minutes comes once."""
+    broker, arrivals, used = Ask(peer=b"\x0a\0\x28\x0b", port=1883), Arrivals(), 0
+    arrivals.take(set(), 0.0)
+    for turn in range(5):
+        at = 60.0 + turn * minutes * 60.0
+        used += bool(arrivals.take({broker}, at).used)
+        used += bool(arrivals.take({broker} if minutes == 1 else set(), at + 60.0 - (minutes == 1)).used)
+    assert used + bool(arrivals.take(set(), at + 120.0).used) == uses
+
+
+def test_the_internet_uses_nothing_by_coming() -> None:
+    """Who scans a port from there each hour needs nobody; a port of the server is remembered, as before."""
+    stranger, arrivals = Ask(peer=b"\x08\x08\x08\x08", port=445), Arrivals()
+    arrivals.take(set(), 0.0)
+    arrivals.take({stranger}, 60.0)
+    assert arrivals.take(set(), 120.0) == Came(ports=frozenset({"tcp 445"}))
 
 
 def test_a_scanner_asks_many_ports_and_needs_none() -> None:

@@ -122,7 +122,7 @@ def test_services_change_nothing_and_people_are_never_lost(
 
 
 def test_a_connection_that_came_and_moved_much_is_work(host: ConnectedHost, monkeypatch: pytest.MonkeyPatch) -> None:
-    """All of it since the last look; once it is gone, the minute's mean keeps it."""
+    """All of it since the last look; once it is gone, the minute's mean keeps it, and that it came, for a look."""
     host.runs(42, Kind.PEOPLE, 501)
     tells(monkeypatch)
     host.look()
@@ -130,7 +130,9 @@ def test_a_connection_that_came_and_moved_much_is_work(host: ConnectedHost, monk
     came = host.look()
     tells(monkeypatch)
 
-    assert (came.says, host.look().says, host.look(120).says) == (State.BUSY, State.BUSY, State.IDLE)
+    after = [host.look(seconds) for seconds in (10, 120, 10)]
+    assert [each.says for each in (came, *after)] == [State.BUSY, State.BUSY, State.BUSY, State.IDLE]
+    assert after[1].note == f"another machine has come to tcp {connection(9, 501, 0).local[1]} here"
 
 
 @pytest.mark.parametrize(
@@ -202,6 +204,7 @@ def test_servers_of_files_disks_and_packages_have_clients(
     )
     monkeypatch.setattr("gpuwatch.agent.evidence.connections.read_sockets", lambda _: found)
     host.look()
+    host.look(60)  # they have come
 
     assert host.look(60).says is says
 
@@ -238,7 +241,8 @@ def test_a_query_that_stands_out_from_keep_alives_is_use(
         tells(monkeypatch, connection(1, 501, moved))
         said.append(host.look(60).says)
 
-    assert State.BUSY not in said[:10]
+    assert State.BUSY not in (said[0], *said[2:10])
+    assert said[1] is State.BUSY, "it has come"
     assert said[10:] == [State.BUSY, State.OCCUPIED if rule == PACKAGED else State.IDLE]
 
 

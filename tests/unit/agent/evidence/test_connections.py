@@ -170,6 +170,28 @@ def test_what_a_container_moves_in_a_minute(host: ConnectedHost, moved: dict[str
         assert found.setting == "agent.evidence.connections.busy_bytes_per_second"
 
 
+@pytest.mark.parametrize(
+    ("peer", "says"), [("10.0.20.31", State.BUSY), ("172.17.0.1", State.IDLE), ("127.0.0.1", State.IDLE)]
+)
+def test_another_machine_that_comes_to_a_server_in_a_container_uses_it(
+    host: ConnectedHost, peer: str, says: State
+) -> None:
+    """What it asks shows in the container's own sockets; this host's health check does not count."""
+    host.write("proc/net/fib_trie", "  |-- 172.17.0.1\n     /32 host LOCAL\n")
+    in_container(host, eth0=0)
+    listens, asked = ("0.0.0.0:9000", "0.0.0.0:0", "LISTEN", 500), ("172.17.0.2:9000", f"{peer}:50110", "TIME_WAIT", 0)
+    host.sockets(listens, net="proc/42/net")
+    for _ in range(8):
+        host.look()
+    in_container(host, eth0=900)
+    host.sockets(listens, asked, net="proc/42/net")
+    host.look()
+    found = [host.look() for _ in range(7)]
+
+    assert {each.says for each in found} - {State.IDLE} == ({says} - {State.IDLE})
+    assert says is State.IDLE or "another machine has come to tcp 9000 here" in {each.note for each in found}
+
+
 def test_a_network_counts_once_however_many_processes_share_it(host: ConnectedHost) -> None:
     """The containers of a pod, and all processes of one."""
     for pid in (42, 43, 44):
