@@ -6,7 +6,8 @@ Only real devices count (those with a `device` in sysfs): partitions, loops, RAM
 and the like show the same bytes again, or bytes that never left memory.
 
 Packets that the machine forwards for others count as well: a VPN gateway or a router has no process and no connection
-that shows them. A few occupy the machine for four hours: people reach something through it, and are silent now.
+that shows them. A few occupy the machine for four hours, and for as long as they are a few in the mean since the
+boot: people reach something through it, and are silent now.
 """
 
 import os
@@ -145,6 +146,7 @@ class Network:
         if found.says is State.IDLE and passed is not None and passed.says is State.BUSY and for_others(now):
             return (replace(passed, note=_GATEWAY, setting=_NETWORK_SWITCH),)
         lately = self._forwarded_at is not None and at - self._forwarded_at < _GATEWAY_SECONDS
+        lately = lately or (packets or 0) >= _A_FEW_PER_SECOND * at  # its mean since the boot
         if found.says is State.IDLE and passed is not None and lately and for_others(now):
             return (replace(passed, says=State.OCCUPIED, note=f"{_GATEWAY}, or did lately", setting=_NETWORK_SWITCH),)
         return (found,)

@@ -52,17 +52,31 @@ def test_a_gateway_keeps_its_machine(tmp_path: Path, packets: int, of_ipv6: int,
     assert says is State.IDLE or "forwards packets between other machines" in (found.note or "")
 
 
+def test_a_gateway_of_days_is_known_at_any_hour(tmp_path: Path) -> None:
+    """The kernel counts since the boot: who comes twice a day is expected, also by an agent that has just begun."""
+    gateway = Gateway(tmp_path)
+    a_day = int(gateway.host.moment().monotonic_seconds + 86_400)
+    gateway.after(a_day)
+    gateway.host.pass_time(20 * 3600)
+    found = gateway.after(a_day)
+    gateway.host.pass_time(30 * 86_400)
+    later = gateway.after(a_day)
+
+    assert (found.says, later.says) == (State.OCCUPIED, State.IDLE)
+    assert "forwards packets between other machines" in (found.note or "")
+
+
 def test_a_silent_gateway_occupies_its_machine_for_four_hours(tmp_path: Path) -> None:
     """Nobody sends anything at night; who comes back within hours finds it."""
     gateway = Gateway(tmp_path)
     gateway.after(9)
-    gateway.after(2000)
+    gateway.after(600)
     gateway.host.pass_time(4 * 3600 - 180)
-    late = gateway.after(2000)
+    late = gateway.after(600)
 
     assert (late.says, late.note) == (State.OCCUPIED, "forwards packets between other machines, or did lately")
     gateway.host.pass_time(120)
-    assert gateway.after(2000).says is State.IDLE
+    assert gateway.after(600).says is State.IDLE
 
 
 def test_what_containers_send_is_forwarded_too(tmp_path: Path) -> None:
