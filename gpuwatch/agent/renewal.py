@@ -93,6 +93,7 @@ class Renewal:
             answer = msgspec.json.decode(body, type=_Answer)
             _write(fresh, answer.certificate)
             validity = _validity(replace(self._files, certificate=fresh))  # raises where it is not of our key
+            validity.check_time(self._clock.now())  # ours is better than one of a controller whose clock is wrong
             fresh.replace(certificate)
         finally:
             fresh.unlink(missing_ok=True)

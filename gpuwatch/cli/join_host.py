@@ -10,6 +10,7 @@ import ssl
 import stat
 import sys
 from dataclasses import dataclass
+from datetime import datetime
 from pathlib import Path
 
 import click
@@ -160,7 +161,7 @@ class Joining:
         with open_folder(self.folder) as folder:
             request = _request(folder)
             authority, certificate = self._patiently(request, seconds)
-            return _keep_certificate(folder, authority, certificate)
+            return _keep_certificate(folder, authority, certificate, self.clock.now())
 
     def _patiently(self, request: str, seconds: float) -> tuple[str, str]:
         until, pause = self.clock.monotonic() + seconds, 1.0
@@ -201,7 +202,7 @@ class Joining:
         return authority, str(given.get("certificate"))
 
 
-def _keep_certificate(folder: AgentFolder, authority: str, certificate: str) -> str:
+def _keep_certificate(folder: AgentFolder, authority: str, certificate: str, now: datetime) -> str:
     """Write both, once they fit the key."""
     from gpuwatch.runtime.certificates import by_handshake
     from gpuwatch.runtime.tls import TlsFiles
@@ -209,6 +210,7 @@ def _keep_certificate(folder: AgentFolder, authority: str, certificate: str) -> 
     with folder.prepare_file("agent.pem", certificate) as fresh:
         files = TlsFiles(section="agent", certificate=fresh, key=folder.path / _KEY)
         (validity,) = by_handshake(files)["agent.tls_certificate"]
+        validity.check_time(now)
         folder.write("ca.pem", authority)
         folder.put_in_place(fresh, "agent.pem")
     return f"{validity.end:%Y-%m-%d}"

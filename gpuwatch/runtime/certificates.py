@@ -24,6 +24,19 @@ class Validity:
     begin: datetime
     end: datetime
 
+    def check_time(self, now: datetime) -> None:
+        """It is valid at that time.
+
+        Raises:
+            ValueError: it is not; the words are about a certificate that was just made.
+
+        """
+        if not self.begin <= now < self.end:
+            times = f"{self.begin:%Y-%m-%d %H:%M} to {self.end:%Y-%m-%d %H:%M} UTC"
+            raise ValueError(
+                f"the new certificate is valid from {times} and not now; compare the clocks of both machines"
+            )
+
 
 # By setting, of our own certificate and of a list of authorities. OSError or ValueError: a file is unusable.
 Read = Callable[[TlsFiles], Mapping[str, Sequence[Validity]]]

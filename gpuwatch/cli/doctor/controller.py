@@ -6,6 +6,7 @@ from gpuwatch.cli.doctor import certificates, cloud, host, keys, kubernetes, led
 from gpuwatch.cli.doctor.context import ControllerCase
 from gpuwatch.cli.doctor.report import Finding
 from gpuwatch.cli.doctor.runner import Check
+from gpuwatch.controller.join.settings import SECRETS
 from gpuwatch.controller.observe.credentials import files_of
 from gpuwatch.runtime.http.auth import files_of as door_files
 from gpuwatch.runtime.secrets import files_named
@@ -30,6 +31,8 @@ def identity(case: ControllerCase) -> Iterator[Finding]:
         "signals.tls_key": agents.tls_key,
         "signals.promql.tls_key": promql.tls_key,
     }
+    if door.join.host is not None:
+        keys |= {f"controller.join.folder, {name}": str(door.join.file(name)) for name in SECRETS}
     named = {".".join(path): file for path, file in files_named(case.settings) if path[0] != "agent"}
     yield from certificates.secrets(keys | named)
     yield from ports.passwords(door, "controller")

@@ -12,6 +12,7 @@ from gpuwatch.model.setting import STRICT, Setting
 from gpuwatch.runtime.joined import PER_NODE, PORT
 
 _DAY = 86400.0
+SECRETS = ("ca.key", "prometheus.key", "register.json")  # in the folder, beside the controller's key
 AUTHORITY, TRUST, CONTROLLER, PROMETHEUS = "ca", "trust.pem", "controller", "prometheus"  # files in the folder
 
 

@@ -16,6 +16,11 @@ from hypothesis import strategies as st
 
 from gpuwatch.agent.settings import AgentSettings
 from gpuwatch.cli.doctor import certificates, ports
+from gpuwatch.cli.doctor.controller import identity
+from gpuwatch.controller.join.serve import open_authority
+from gpuwatch.controller.join.settings import SECRETS, JoinSettings, with_authority
+from gpuwatch.controller.observe.settings import ObserveSettings
+from gpuwatch.controller.web.settings import ControllerSettings
 from gpuwatch.runtime.certificates import Read, Validity, by_handshake
 from gpuwatch.runtime.clock import ManualClock, SystemClock
 from gpuwatch.runtime.http.auth import make_auth
@@ -24,7 +29,7 @@ from gpuwatch.runtime.http.server import HttpServer
 from gpuwatch.runtime.tls import TlsFiles
 from gpuwatch.runtime.x509 import by_x509
 from tests.support.builders.authenticator import hashed
-from tests.support.builders.doctor_findings import codes, the
+from tests.support.builders.doctor_findings import a_controller, codes, the
 from tests.support.real.certificates import Authority
 
 NOW = datetime(2026, 1, 5, tzinfo=UTC)
@@ -225,6 +230,19 @@ def test_files_with_secrets_are_closed_to_others(tmp_path: Path) -> None:
 
         assert codes(findings) == expected
         assert "hunter2" not in str(findings)
+
+
+def test_the_authority_of_hosts_that_join_is_closed_to_others(tmp_path: Path) -> None:
+    """Whoever reads its key can pose as every agent: each open file of the folder is named."""
+    join, clock = JoinSettings(host="127.0.0.1", folder=str(tmp_path)), SystemClock()
+    open_authority(join, "lab", clock)
+    settings = {"controller": ControllerSettings(join=join), "signals": with_authority(ObserveSettings(), join)}
+    case = a_controller(OSError("it is not asked"), clock, settings)
+    assert codes(list(identity(case))) == []
+    for name in SECRETS:
+        (tmp_path / name).chmod(0o644)
+    found = [each.looked_at for each in identity(case) if each.code == "secret.open"]
+    assert found == [f"controller.join.folder, {name}: {tmp_path / name}" for name in SECRETS]
 
 
 def test_hashes_that_are_quick_to_guess_are_told(tmp_path: Path) -> None:

@@ -320,7 +320,7 @@ def test_a_controller_that_is_away_is_said_and_waited_for(controller: Controller
         controller.join = replace(controller.join, port=int(url.rpartition(":")[2]))
         controller.begin()
 
-    clock = LateClock(then=begin)
+    clock = LateClock(wall=world_clock().now(), then=begin)
     patient = Joining(url=url, token=joined.read_token(token), node_id="i-1", folder=host.folder / "join", clock=clock)
     with pytest.raises(JoinError, match="gives no answer"):
         patient.join(60)

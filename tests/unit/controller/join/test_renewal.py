@@ -138,3 +138,26 @@ def test_an_agent_whose_certificate_has_ended_says_that_it_must_join_again(
     assert "join again" not in caplog.text
     assert not Renewal(host.agent, world_clock(91)).step()
     assert "it has ended: let this host join again" in caplog.text
+
+
+@pytest.mark.parametrize("days", [-60, 300])
+def test_an_agent_keeps_its_certificate_from_a_controller_with_a_wrong_clock(
+    tmp_path: Path, host: JoiningHost, caplog: pytest.LogCaptureFixture, days: int
+) -> None:
+    """One that begins in a year, or has ended already, would make the host unknown when the clock is right again."""
+    join = JoinSettings(host="127.0.0.1", port=0, folder=str(tmp_path / "controller"), lifetime=30 * 86400.0)
+    controller = Controller(join=join, clock=world_clock(-90))
+    assert controller.authority.end > controller.clock.now()
+    controller.clock.jump(90 * 86400.0)
+    controller.begin()
+    assert host.join(controller.url, controller.token()).exit_code == 0
+    first = host.certificate()
+    token = controller.token(hours=9000)
+    controller.clock.jump(days * 86400.0)
+    assert not Renewal(host.agent, world_clock(25)).step()
+    assert "compare the clocks of both machines" in caplog.text
+    assert host.certificate() == first
+    late = JoiningHost(folder=tmp_path / "late", node_id="i-2")
+    result = late.join(controller.url, token)
+    assert (result.exit_code, "compare the clocks" in result.output, late.config.exists()) == (1, True, False)
+    controller.end()
