@@ -2,9 +2,11 @@
 
 The host is made: 5,000 processes, four in ten of them in 200 containers, and 1,000 connections of other machines. Its
 files lie in memory, so the kernel's own work for the files of /proc is missing. The floor reads the same files and
-makes nothing of them.
+makes nothing of them. What the looks keep in memory is measured in a process of its own, with a full week of days.
 """
 
+import gc
+import multiprocessing
 import os
 import tempfile
 import time
@@ -14,7 +16,9 @@ from hashlib import sha256
 from pathlib import Path
 
 from benchmarks.figures import Figure
-from gpuwatch.agent.evidence.base import Moment
+from benchmarks.processes import memory_bytes
+from gpuwatch.agent.activity.days import KEPT_DAYS, MOST_PROGRAMS, DayOf, Habit, Week
+from gpuwatch.agent.evidence.base import Moment, Roots
 from gpuwatch.agent.evidence.connections import Connections
 from gpuwatch.agent.evidence.settings import ConnectionSettings, WorkSettings
 from gpuwatch.agent.evidence.work import Processes
@@ -55,6 +59,8 @@ def measure() -> Iterator[Figure]:
             [_cpu(lambda names=names: _read(host.roots.proc, names)) for _ in range(_RUNS)]  # type: ignore[misc]
             for names in (_FILES, _FILES[:1], ())
         )
+        with multiprocessing.get_context("spawn").Pool(1) as fresh:
+            kept = [fresh.apply(_kept_mib, (host.roots, _moment(host)))]
     name = f"{_PROCESSES:,} processes, {_CONTAINERS} containers"
     yield Figure(
         name=f"first look, {name}", unit="s of CPU", runs=first, floor="its files read", floor_runs=read, at_most=0.3
@@ -63,7 +69,30 @@ def measure() -> Iterator[Figure]:
     yield Figure(
         name=f"look at {_CONNECTIONS:,} connections", unit="s of CPU", runs=asked, floor="table read", floor_runs=table
     )
+    yield Figure(name=f"memory of them, {MOST_PROGRAMS} programs of {KEPT_DAYS} days", unit="MiB", runs=kept)
     yield _census()
+
+
+def _kept_mib(roots: Roots, begin: Moment) -> float:
+    """By how much this process grows with three looks at processes and connections, and a full week."""
+    before = memory_bytes([os.getpid()])
+    today = int(begin.at.timestamp() // 86400.0)
+    days = range(today - KEPT_DAYS, today)
+    habits = {
+        f"0 unit{number}.service daemon{number} {number:08x}": Habit(
+            days=tuple(DayOf(day, 96, 90.0 + day, 0.1, 1e3) for day in days)
+        )
+        for number in range(MOST_PROGRAMS)
+    }
+    looks = Processes(WorkSettings(), roots, shells=MadeShells())
+    connections = Connections(ConnectionSettings(), roots)
+    looks.habits.week = Week(watched=dict.fromkeys(days, 86400.0), habits=habits)
+    for look in range(_SETTLED):
+        at = replace(begin, monotonic_seconds=begin.monotonic_seconds + 10.0 * look)
+        looks.find_evidence(at)
+        connections.find_evidence(replace(at, processes=looks.table.view))
+    gc.collect()
+    return (memory_bytes([os.getpid()]) - before) / 1024**2
 
 
 def _moment(host: FolderHost) -> Moment:
@@ -118,7 +147,7 @@ def _read(proc: Path, names: tuple[str, ...]) -> None:
             opened = os.open(path, os.O_RDONLY)
         except FileNotFoundError:
             continue
-        os.read(opened, 1 << 20)
+        os.read(opened, 1 << 16 if names else 1 << 20)  # a larger buffer costs more than the file
         os.close(opened)
 
 
