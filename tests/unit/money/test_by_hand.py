@@ -325,13 +325,12 @@ def test_an_effective_rate_is_what_all_hours_of_a_type_cost_and_a_stop_saves_wha
     assert rate.until == date(2026, 5, 1)
 
 
-def test_the_focus_export_adds_up_to_the_cost() -> None:
-    """Two machines for 50 minutes at a price with many digits: 2 x 21.957642 x 5 / 6 = $36.60."""
+def test_a_price_with_many_digits_is_rounded_once() -> None:
+    """Two machines for 50 minutes: 2 x 21.957642 x 5 / 6 = $36.596, a quarter of it idle, half of it not known."""
     nodes = [doing(BUSY, IDLE, node_id="i-1"), doing(UNKNOWN, node_id="i-2")]
     fleet = Fleet(usd={"g6.xlarge": "21.957642"}).runs(50, lambda _: nodes)
 
     assert usd(fleet.total()) == of("36.60", "9.15", "18.30")
-    assert str(Fraction("21.957642") * 5 / 3)[:3] == "365"
 
 
 @pytest.mark.parametrize(("hours_later", "saved"), [(48, "480"), (24 * 30, "7200"), (24 * 40, "7200")])
