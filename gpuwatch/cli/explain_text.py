@@ -85,7 +85,7 @@ def _answer(page: NodePage) -> Iterator[str]:
         yield page.last_reset
     if kind is not None:
         yield f"Remedy: {kind.remedy}"
-    elif page.row.next is None or not page.row.next.refused_by:
+    elif page.cloud_notice is None and (page.row.next is None or not page.row.next.refused_by):
         yield f"What would change it: {page.step.change}"
     for answer in _refusing(page):
         yield f"{answer.rule}: {answer.sentence} {answer.remedy}"
@@ -100,15 +100,18 @@ def _refusing(page: NodePage) -> tuple[Answer, ...]:
 def _outlook(page: NodePage) -> str:
     """What happens next, and when."""
     after = page.row.next
+    if page.cloud_notice is not None:
+        return f"Its cloud takes it {_when(page.cloud_notice.at, page.at)}, and gpuwatch cannot prevent it."
     if after is None:
         return "It keeps running." if page.row.activity is not None else "Nothing happens to it."
-    blocked = bool(after.refused_by)
+    blocked, later = bool(after.refused_by), after.at > page.at
     rules = f", but {_rules(after.refused_by)} that" if blocked else ""
     when, removal = _when(after.at, page.at), after.removal_at
     unless = f", unless somebody {'starts' if page.row.state is NodeState.STOPPED else 'uses'} it before"
     if after.verb in REMOVALS:
         return (
-            f"It {'would be' if blocked else 'is'} {_DONE[after.verb]} {when}{rules or unless * (after.at > page.at)}."
+            f"It {'would be' if blocked else 'will be' if later else 'is'} {_DONE[after.verb]} {when}"
+            f"{rules or unless * later}."
         )
     if after.verb is Verb.NOTICE:
         gone = _DONE.get(after.removal, "stopped or terminated")

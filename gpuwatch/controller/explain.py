@@ -10,6 +10,7 @@ from gpuwatch.guard import Rulebook
 from gpuwatch.guard.outlook import RequiredApproval, required_approval
 from gpuwatch.ledger import Entry, Ledger, PastRound
 from gpuwatch.model.activity import Activity, Evidence
+from gpuwatch.model.cloud_notice import CloudNotice
 from gpuwatch.model.decision import LedgerView, Review, Step
 from gpuwatch.model.evidence_text import amount_text, owners_text, reset_text, who_text
 from gpuwatch.model.fleet import GpuVerdict, Node, NodeVerdict
@@ -45,7 +46,7 @@ class NodePage:
     `blind` is what its agent cannot see. `snooze` and `approval` are those in force now; a snooze may last
     `max_snooze_seconds`. `pool_reasons` is what else was decided for its pool. `launched_at` is the last start,
     `managed_by` the other system that the machine belongs to, `group` its Auto Scaling group, `protected` why it must
-    not be touched.
+    not be touched. `cloud_notice` is by which its cloud takes the machine; null: it does not.
     """
 
     row: NodeRow
@@ -54,6 +55,7 @@ class NodePage:
     group: str | None
     managed_by: str | None
     protected: str | None
+    cloud_notice: CloudNotice | None
     round: int | None
     at: datetime
     activity: Activity
@@ -127,6 +129,7 @@ def node_page(
         group=node.group,
         managed_by=node.managed_by,
         protected=node.protected,
+        cloud_notice=node.cloud_notice,
         round=round_id,
         at=observation.now,
         activity=node.activity,

@@ -14,6 +14,7 @@ from gpuwatch.guard.outlook import NextAction, Outlook, RequiredApproval, requir
 from gpuwatch.ledger import PastRound
 from gpuwatch.model.activity import State
 from gpuwatch.model.decision import Answer, LedgerView, Step, Verb
+from gpuwatch.model.duration import format_time
 from gpuwatch.model.fleet import GpuVerdict, Node, NodeState
 from gpuwatch.model.health import Health
 from gpuwatch.model.orders import ITSELF
@@ -187,6 +188,8 @@ def _row(node: Node, step: Step, refusals: Sequence[Answer], outlook: Outlook, l
     known = running and activity.state is not State.UNKNOWN
     late = None if refusals else late
     after, why = outlook.next_action(node, step, refusals, late=late is not None)
+    if node.cloud_notice is not None:
+        why = f"Its cloud takes it at {format_time(node.cloud_notice.at)}. {why}"
     return NodeRow(
         id=node.id,
         name=node.name,

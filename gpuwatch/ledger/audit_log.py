@@ -5,7 +5,7 @@ from dataclasses import dataclass
 from datetime import datetime
 from typing import Any
 
-from sqlalchemy import ColumnElement, Connection, FromClause, Row, Select, Table, false, func, or_, select, true
+from sqlalchemy import ColumnElement, Connection, FromClause, Row, Select, Table, and_, false, func, or_, select, true
 
 from gpuwatch.ledger.chain import text
 from gpuwatch.ledger.records import read_sentence
@@ -13,6 +13,7 @@ from gpuwatch.ledger.store import Store
 from gpuwatch.ledger.tables import APPROVALS, BACKTESTS, CONTROLS, INTENTS, KEEPS, MESSAGES, OUTCOMES, ROUNDS
 from gpuwatch.model.decision import Verb
 from gpuwatch.model.duration import format_time
+from gpuwatch.policies.lives import launch_details
 
 _STEPS = tuple(verb.value for verb in Verb if verb is not Verb.HOLD)
 DEEDS = (
@@ -32,6 +33,7 @@ DEEDS = (
 _ORDERS = ("pause", "resume", "acknowledge", "observe", "enforce", "away")
 _LATE = OUTCOMES.alias("late")
 _LAST = select(func.max(_LATE.c.id)).where(_LATE.c.key == INTENTS.c.key).correlate(INTENTS).scalar_subquery()
+_NAMED = OUTCOMES.alias("named")
 _DONE = INTENTS.outerjoin(ROUNDS, ROUNDS.c.id == INTENTS.c.round_id).outerjoin(OUTCOMES, OUTCOMES.c.id == _LAST)
 
 
@@ -84,7 +86,7 @@ class _Kind:
     render: Callable[[Row[Any]], AuditRecord]
     what: str | ColumnElement[str]
     among: Collection[str] = ()
-    node_id: ColumnElement[str] | None
+    node_id: Callable[[str], ColumnElement[bool]] | None
     pool: Callable[[str], ColumnElement[bool]]
 
     def traces(self, db: Connection, asked: Asked) -> Iterator[AuditRecord]:
@@ -98,7 +100,7 @@ class _Kind:
         else:
             yield self.what.in_([each for each in self.among if not asked.whats or each in asked.whats])
         if asked.node_id is not None:
-            yield false() if self.node_id is None else self.node_id == asked.node_id
+            yield false() if self.node_id is None else self.node_id(asked.node_id)
         if asked.pool is not None:
             yield self.pool(asked.pool)
         if asked.since is not None:
@@ -163,6 +165,14 @@ def _trace(
     return AuditRecord(id=row.id, at=at, who=who, what=what, node_id=node_id, pool=pool, why=why, result=result)
 
 
+def _of_machine(node_id: str) -> ColumnElement[bool]:
+    """What was done to a machine, and the launch that brought it: of that the outcomes alone name the machine."""
+    whole, begins = launch_details(node_id)
+    said = [_NAMED.c.detail.in_(whole), *(_NAMED.c.detail.startswith(each, autoescape=True) for each in begins)]
+    brought = select(_NAMED.c.id).where(_NAMED.c.key == INTENTS.c.key, or_(*said)).correlate(INTENTS).exists()
+    return or_(INTENTS.c.node_id == node_id, and_(INTENTS.c.verb == Verb.LAUNCH.value, brought))
+
+
 def _of_intents(pool: str) -> ColumnElement[bool]:
     return INTENTS.c.pool == pool
 
@@ -184,7 +194,7 @@ _KINDS = (
         columns=tuple(KEEPS.c),
         render=_keep_record,
         what="snooze",
-        node_id=KEEPS.c.node_id,
+        node_id=lambda node_id: KEEPS.c.node_id == node_id,
         # A keep names no pool: its node's is known by the steps on record.
         pool=lambda pool: KEEPS.c.node_id.in_(select(INTENTS.c.node_id).where(INTENTS.c.pool == pool)),
     ),
@@ -194,7 +204,7 @@ _KINDS = (
         columns=(*APPROVALS.c, INTENTS.c.pool),
         render=_approval,
         what="approve",
-        node_id=APPROVALS.c.node_id,
+        node_id=lambda node_id: APPROVALS.c.node_id == node_id,
         pool=_of_intents,
     ),
     _Kind(
@@ -212,7 +222,7 @@ _KINDS = (
         columns=(*MESSAGES.c, INTENTS.c.verb, INTENTS.c.node_id, INTENTS.c.pool),
         render=_message,
         what="message",
-        node_id=INTENTS.c.node_id,
+        node_id=lambda node_id: INTENTS.c.node_id == node_id,
         pool=_of_intents,
     ),
     _Kind(
@@ -222,7 +232,7 @@ _KINDS = (
         render=_intent,
         what=INTENTS.c.verb,
         among=_STEPS,
-        node_id=INTENTS.c.node_id,
+        node_id=_of_machine,
         pool=_of_intents,
     ),
 )

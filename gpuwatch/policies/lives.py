@@ -126,6 +126,11 @@ def launched_machine(detail: str) -> str | None:
     return detail.partition(" ")[0] if detail.endswith(ENDED) or f" {NEVER_RAN}" in detail else None
 
 
+def launch_details(node_id: str) -> tuple[tuple[str, ...], tuple[str, ...]]:
+    """The outcomes of a launch that name this machine: whole, and how others begin."""
+    return (f"{LAUNCHES}{node_id}", f"{SHOWN}{node_id}"), (f"{_LAUNCHED}{node_id},", f"{node_id} ")
+
+
 def _begin_life(done: Done, seen: Mapping[str, Use]) -> Life:
     """The life that a finished launch or start began."""
     failed, start = done.status is Status.FAILED, done.verb is Verb.START

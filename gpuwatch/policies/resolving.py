@@ -81,7 +81,8 @@ def resolve(observation: Observation, pool: str, proposals: Sequence[Proposal], 
     clamps += [*uncounted.missing_sentences(observation, pool), *next_offer.faults(observation, pool)]
     clamps += lasting.rest_sentences(observation, pool)
     if going := len(machines.pool_machines(observation, pool).taken) if observation.fleet.with_notice else 0:
-        clamps.append(f"The cloud is about to take {going} node{'s' * (going > 1)}, which no longer count.")
+        said = "1 node, which no longer counts" if going == 1 else f"{going} nodes, which no longer count"
+        clamps.append(f"The cloud is about to take {said}.")
     sizes = rules.sizes(observation.fleet)
     target, grows = None, any(proposal.grows for proposal in proposals)
     owed, short = (0, "") if grows else replacement.owed_replacements(observation, pool, rules.health, sizes)
@@ -90,7 +91,8 @@ def resolve(observation: Observation, pool: str, proposals: Sequence[Proposal], 
         has = machines.now(observation, pool, sizes)
         target = max(wanted, least, has + owed if owed else 0)
         if wanted < least:
-            clamps.append(f"{wanted} {sizes.unit} are wanted, the floor is {least}.")
+            asked = f"{sizes.words(wanted)} {'are' if wanted != 1 else 'is'} wanted, the floor is {least}."
+            clamps.append(asked if wanted else f"The floor is {sizes.words(least)}.")
         if most is not None and target > most:
             clamps.append(f"{target} {sizes.unit} are wanted, the ceiling is {most}.")
             target = most

@@ -1,4 +1,4 @@
-"""`make nightly`: thousands of generated lives of fleets (P1 to P21) on all processors, a line for each part.
+"""`make nightly`: thousands of generated lives of fleets (P1 to P25) on all processors, a line for each part.
 
 The last parts are lives over each provider's fake, all power cuts there, and the contracts of the clouds in full.
 
@@ -27,6 +27,10 @@ FEATURES = ("back_to_spot", "gpu_pools", "interruptions", "offers", "spot_market
 PARTS += [(f"test_properties_{feature}", 1) for feature in FEATURES]
 PARTS += [(f"test_{kind}_lives", 1) for kind in ("cluster", "sick", "workload")]
 PARTS += [(f"test_{name}", 1) for name in ("groups_without_stock", "ledger_sequences", "learned_wait_bound")]
+# Sources, clouds, images, markets, neighbours and sensors that misbehave (P22 to P25).
+PARTS += [(f"test_{name}", 1) for name in ("isolation", "isolation_cluster", "isolation_sources", "whose_stop")]
+PARTS += [(f"test_{name}", 1) for name in ("random_neighbours", "weeks_are_bounded")]
+PARTS += [("../unit/guard/test_fleet_idleness", 1)]
 PARTS += [("../integration/crash/test_crash_clouds", 1)]
 # Each call of each cloud under each fault, of which `make test` runs those that show every pair.
 PARTS += [(f"../contracts/{name}", 1) for name in ("test_cloud_faults", "test_cloud_faults_groups", "test_clouds")]

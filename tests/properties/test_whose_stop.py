@@ -13,7 +13,7 @@ from gpuwatch.model.stops import LastStop, StopAnswer
 from gpuwatch.policies import PoolRules
 from gpuwatch.policies.idle import IdleRules
 from gpuwatch.policies.schedule import Window
-from tests.support.builders.fleet import Desk, FakeFleet, a_node
+from tests.support.builders.fleet import LIVES, Desk, FakeFleet, a_node
 
 _KEPT = 3600.0
 _IDLE = IdleRules(timeout=300.0, grace_period=60.0, terminate_after=_KEPT, terminate_grace_period=60.0)
@@ -99,7 +99,7 @@ STEPS = st.lists(
 )
 
 
-@settings(max_examples=25, deadline=None)
+@settings(max_examples=LIVES, deadline=None)
 @given(STEPS)
 @example([("owner before", "waits", 6, False)])
 @example([("request lost", "stops", 6, False)])

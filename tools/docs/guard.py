@@ -29,7 +29,7 @@ the answers of all rules, also of those that do not refuse; `gpuwatch explain WO
   what gpuwatch has set itself. Protection that others have set stays.
 - Of a workload of a cluster ([kubernetes.md](kubernetes.md)), `notice` announces its `release`: the end of its pods.
 
-To keep a node for good, set the tag `gpuwatch:protect`. P1 to P21 are the safety properties that the tests check
+To keep a node for good, set the tag `gpuwatch:protect`. P1 to P25 are the safety properties that the tests check
 ([FAQ](faq.md)). `make mutate` breaks each rule on purpose, in every comparison, and fails unless a test notices.
 
 {index}

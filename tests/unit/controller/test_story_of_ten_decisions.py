@@ -1,4 +1,4 @@
-"""Ten decisions of different kinds, as people read them: explain, the page, the audit log, and what its owner is sent.
+"""Decisions of different kinds, as people read them: explain, the page, the audit log, and what its owner is sent.
 
 The golden file is there to be read aloud against the facts that stand above each decision.
 """
@@ -19,7 +19,7 @@ from gpuwatch.controller.web.fleet_view import actions
 from gpuwatch.guard import Limits
 from gpuwatch.ledger.audit_log import Asked
 from gpuwatch.model.activity import State
-from gpuwatch.model.decision import Verb
+from gpuwatch.model.decision import INTERRUPTIBLE_TAG, Verb
 from gpuwatch.model.fleet import NodeReport, NodeState
 from gpuwatch.model.money import Price
 from gpuwatch.model.stops import LastStop
@@ -29,8 +29,10 @@ from gpuwatch.policies import PoolRules
 from gpuwatch.policies.launches import LaunchRules
 from gpuwatch.policies.schedule import Window
 from tests.support.builders.fleet import NOW, RULES, Desk, FakeFleet, a_node
+from tests.support.builders.offers import OFFERS
 from tests.support.fakes.failing_images import FailingImages
 from tests.support.fakes.neighbours import Neighbour
+from tests.support.fakes.spot_market import SpotMarket
 from tests.support.golden_text import check
 
 PRICE = Price(usd_per_hour=Decimal("0.80"), as_of=NOW.date(), source="a list")
@@ -185,13 +187,47 @@ def a_limit() -> tuple[Desk, Round, str]:
     return desk, minutes(desk, 12), "i-1"
 
 
+def a_launch() -> tuple[Desk, Round, str]:
+    """Two machines are wanted; one works. gpuwatch launches the other, which is there two minutes later."""
+    rules = replace(RULES, launch=LaunchRules(template="lt-1"), schedule={"always": Window(min_nodes=2)})
+    desk = a_desk(rules=rules)
+    desk.fleet.show("i-1", State.BUSY, 60.0)
+    done = minutes(desk, 3)
+    return desk, done, [f"i-{key}" for call, key, _ in desk.fleet.calls if call == "launch"][-1]
+
+
+def an_end() -> tuple[Desk, Round, str]:
+    """Its pool ends it five days after its stop, with a notice of three; nobody has started it."""
+    idle = replace(RULES.idle, terminate_after=5 * 86400.0, terminate_grace_period=3 * 86400.0)
+    desk = a_desk(rules=replace(RULES, idle=idle))
+    minutes(desk, 15)
+    desk.interval = 3600.0
+    done = desk.round(3600.0)
+    while not any(act.review.step.verb is Verb.TERMINATE for act in done.acts):
+        done = desk.round(3600.0)
+    return desk, done, "i-1"
+
+
+def a_loss() -> tuple[Desk, Round, str]:
+    """Two spot machines work. The cloud of this one says that it takes the machine in two minutes; its owner is ann."""
+    rules = replace(RULES, offers=OFFERS, interruptible="any", schedule={"always": Window(min_nodes=2)})
+    desk = a_desk(rules=rules)
+    desk.fleet = market = SpotMarket(clock=desk.clock, tags={INTERRUPTIBLE_TAG: "true"})
+    minutes(desk, 20)
+    node_id = market.alive()[0]
+    market.put(replace(market.nodes_[node_id], owner="ann"))
+    market.announce(node_id)
+    return desk, desk.round(), node_id
+
+
 DECISIONS = (
     *(a_stop, a_snooze, a_withdrawn_notice, a_stop_undone, a_freeze, a_silent_region),
     *(an_image_that_stops_itself, an_owners_own_stop, an_end_to_come, a_limit),
+    *(a_launch, an_end, a_loss),
 )
 
 
-def test_ten_decisions_read_as_what_has_happened() -> None:
+def test_decisions_read_as_what_has_happened() -> None:
     """Each under its name and the facts; GPUWATCH_UPDATE_GOLDEN=1 writes them anew, and the diff is read aloud."""
     check("ten-decisions.txt", "\n\n".join(scene(f"{each.__name__}: {each.__doc__}", *each()) for each in DECISIONS))
 

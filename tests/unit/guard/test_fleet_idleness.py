@@ -4,7 +4,7 @@ from dataclasses import replace
 from datetime import timedelta
 
 import pytest
-from hypothesis import given
+from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from gpuwatch.guard import Limits, Rulebook, burst, find_bursts, review
@@ -12,7 +12,7 @@ from gpuwatch.model.activity import State
 from gpuwatch.model.decision import Decision
 from gpuwatch.model.fleet import Node, NodeReport
 from gpuwatch.policies import PoolRules
-from tests.support.builders.fleet import HOUR, NOW, RULES, a_node, a_notice, a_verdict, an_observation
+from tests.support.builders.fleet import HOUR, LIVES, NOW, RULES, a_node, a_notice, a_verdict, an_observation
 from tests.support.builders.past_steps import a_step
 
 LIMITS = Limits()
@@ -45,6 +45,7 @@ MACHINES = st.lists(
 )
 
 
+@settings(max_examples=LIVES * 4)
 @given(MACHINES, st.lists(st.integers(0, 5), min_size=30, max_size=30), st.sampled_from([0.0, 0.2, 0.5, 0.9]))
 def test_however_machines_are_divided_into_pools_the_freeze_is_the_same_or_stricter(
     machines: list[tuple[State, float]], pools: list[int], ratio: float
@@ -78,6 +79,7 @@ def test_a_hundred_machines_that_turn_idle_at_once_freeze_in_pools_of_any_size(s
     ] * 3
 
 
+@settings(max_examples=LIVES * 4)
 @given(count=st.integers(0, 4), working=st.integers(0, 9))
 def test_few_machines_whose_people_go_home_never_freeze(count: int, working: int) -> None:
     """Fewer than mass_idleness_nodes are no reason to suspect a sensor, in the whole fleet as in a pool."""

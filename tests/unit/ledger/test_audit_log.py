@@ -18,6 +18,7 @@ from gpuwatch.ledger.audit_log import DEEDS, Asked
 from gpuwatch.ledger.tables import RECORDS
 from gpuwatch.model.decision import Reason, Status, Verb
 from gpuwatch.model.orders import BacktestRecord
+from gpuwatch.policies.lives import NEVER_RAN
 from tests.support.builders.fleet import NOW, a_node, an_observation
 from tests.support.real.postgresql import postgresql
 
@@ -255,3 +256,24 @@ def test_nobody_s_words_forge_a_record(ledger: Ledger) -> None:
     assert [line for line in lines if not line.startswith("    ")] == lines[:1]
     assert r"by link:ann\n2026-03-02" in lines[0]
     assert "\x1b" not in "".join(lines)
+
+
+@pytest.mark.parametrize(
+    "detail",
+    [
+        "the cloud launches i-7",
+        "the cloud shows i-7",
+        "the cloud launched i-7, and after 10m why",
+        f"i-7 {NEVER_RAN}: x",
+    ],
+)
+def test_a_machines_records_begin_with_the_launch_that_brought_it(ledger: Ledger, detail: str) -> None:
+    """Its target was a new node of the pool; another machine whose id begins the same is not meant."""
+    at = ledger.record_round(an_observation())
+    for name in (detail, detail.replace("i-7", "i-70")):
+        launch = ledger.intend(Verb.LAUNCH, "new:default:1", "default", NOW, REASON, at)
+        ledger.settle(launch, Status.UNSEEN, name, NOW)
+    stop = ledger.intend(Verb.STOP, "i-7", "default", NOW, REASON, at)
+
+    found = ledger.trail.traces(Asked(limit=9, node_id="i-7"))
+    assert [(each.what, each.node_id) for each in found] == [("stop", stop.node_id), ("launch", "new:default:1")]
