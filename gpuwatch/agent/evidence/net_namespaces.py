@@ -4,6 +4,7 @@ from collections.abc import Iterable, Mapping
 from contextlib import suppress
 from dataclasses import dataclass
 from ipaddress import ip_address
+from itertools import islice
 
 from gpuwatch.agent.evidence.askers import Ask
 from gpuwatch.agent.evidence.base import Roots, UnseenError
@@ -13,7 +14,7 @@ from gpuwatch.agent.evidence.tcp_listeners import LISTEN, sockets
 from gpuwatch.agent.processes.process import Process
 
 _MOST_NAMESPACES = 512
-_MOST_READ = 32  # tables of sockets in one look
+_MOST_READ, _MOST_SOCKETS = 32, 4000  # networks and their sockets in one look: 0.1 s of CPU
 _FOREIGN_AGENT = "the agent is in a network namespace of its own: give it the host's network"
 
 
@@ -60,10 +61,11 @@ def asks_inside(roots: Roots, now: Mapping[str, Namespace], before: Mapping[str,
     A health check of this host, and another container of it, is no other machine.
     """
     moving = [each for name, each in now.items() if name in before and each.moved > before[name].moved]
-    found, own = set[Ask](), set[str]()
+    found, own, left = set[Ask](), set[str](), _MOST_SOCKETS
     for each in moving[:_MOST_READ]:
         with suppress(OSError, UnseenError):
-            there = list(sockets(roots.proc / str(each.process.pid)))
+            there = list(islice(sockets(roots.proc / str(each.process.pid)), left))  # listeners come first
+            left -= len(there)
             listening = {one.local[1] for one in there if one.state == LISTEN}
             for one in there:
                 own.add(str(one.local[0]))

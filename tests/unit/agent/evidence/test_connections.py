@@ -5,7 +5,9 @@ from pathlib import Path
 
 import pytest
 
+from gpuwatch.agent.evidence.askers import Ask
 from gpuwatch.agent.evidence.base import UnseenError
+from gpuwatch.agent.evidence.net_namespaces import asks_inside, namespaces
 from gpuwatch.agent.processes.pool import COMMON
 from gpuwatch.agent.processes.process import Kind
 from gpuwatch.model.activity import State
@@ -190,6 +192,22 @@ def test_another_machine_that_comes_to_a_server_in_a_container_uses_it(
 
     assert {each.says for each in found} - {State.IDLE} == ({says} - {State.IDLE})
     assert says is State.IDLE or "another machine has come to tcp 9000 here" in {each.note for each in found}
+
+
+def test_a_container_with_many_sockets_does_not_hold_the_agent_up(
+    host: ConnectedHost, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """Only the first thousands are read: one with so many clients is in use by its bytes."""
+    monkeypatch.setattr("gpuwatch.agent.evidence.net_namespaces._MOST_SOCKETS", 3)
+    listens = ("0.0.0.0:9000", "0.0.0.0:0", "LISTEN", 500)
+    clients = [("172.17.0.2:9000", f"10.0.20.{number}:50110", "ESTABLISHED", number) for number in range(1, 9)]
+    host.sockets(listens, *clients, net="proc/42/net")
+    in_container(host, eth0=0)
+    before = namespaces(host.roots, host.running.values())
+    in_container(host, eth0=900)
+    asks = asks_inside(host.roots, namespaces(host.roots, host.running.values()), before)
+
+    assert asks == {Ask(peer=bytes((10, 0, 20, number)), port=9000) for number in (1, 2)}
 
 
 def test_a_network_counts_once_however_many_processes_share_it(host: ConnectedHost) -> None:
