@@ -82,7 +82,7 @@ RIGHTS: tuple[Right, ...] = (
             why="followed: which GPUs pods claim, and nodes offer",
             foreign=True,
         )
-        for kind in ("resourceclaims", "deviceclasses", "resourceslices")
+        for kind in ("resourceclaims", "deviceclasses", "resourceslices", "devicetaintrules")
     ),
     Right(
         group="policy",

@@ -1,4 +1,4 @@
-"""What is read of Dynamic Resource Allocation (resource.k8s.io): claims, classes and slices, in all versions served.
+"""What is read of Dynamic Resource Allocation (resource.k8s.io), in all versions served.
 
 v1 and v1beta2 have the same fields; v1beta1 has those of a request and of a device one level higher or lower.
 https://kubernetes.io/docs/concepts/scheduling-eviction/dynamic-resource-allocation/
@@ -157,6 +157,34 @@ class SliceObject(Struct):
 
     metadata: ObjectMeta
     spec: SliceSpec | None = None
+
+
+class TaintSelector(Struct):
+    """Which devices a rule is for; v1alpha3 had two conditions more, which are not read."""
+
+    driver: str | None = None
+    pool: str | None = None
+    device: str | None = None
+
+
+class DeviceTaint(Struct):
+    """What a rule taints them with: NoSchedule, NoExecute, or None, which only says what it would do."""
+
+    effect: str = ""
+
+
+class TaintRuleSpec(Struct):
+    """The specification of a rule; without a selector it is for no device."""
+
+    selector: TaintSelector | None = field(name="deviceSelector", default=None)
+    taint: DeviceTaint = field(default_factory=DeviceTaint)
+
+
+class TaintRuleObject(Struct):
+    """A DeviceTaintRule as the API server shows it."""
+
+    metadata: ObjectMeta
+    spec: TaintRuleSpec | None = None
 
 
 class GroupVersion(Struct):

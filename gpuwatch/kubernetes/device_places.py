@@ -6,8 +6,9 @@ Rules, all of them:
    a node, access for administrators, constraints, capacity, several pods) is doubt; so is a claim that is not there.
 2. Which devices do is read from the selectors: conditions on the driver and on attributes that are joined by `&&`. Any
    other expression is doubt.
-3. A device is free if nobody holds it, and nothing else may keep it: no taint, no counter or capacity that it shares,
-   no condition of its own. It has to be one node's, in a pool that is shown whole, and not offered by a plugin as well.
+3. A device is free if nobody holds it, and nothing else may keep it: no taint of its driver or of a DeviceTaintRule, no
+   counter or capacity that it shares, no condition of its own. It has to be one node's, in a pool that is shown whole,
+   and not offered by a plugin as well.
 4. Two selections are the same devices, or have no device in common. Otherwise one may take devices of the other, which
    is doubt. While a pod waits and its claim is in doubt, all claims are: it may take any device.
 """
@@ -18,7 +19,8 @@ from collections.abc import Collection, Iterable, Mapping, Sequence
 from dataclasses import dataclass, field
 from functools import lru_cache
 
-from gpuwatch.kubernetes.devices import DeviceFacts, DeviceKey, Devices, SliceFacts
+from gpuwatch.kubernetes.device_facts import DeviceFacts, DeviceKey, SliceFacts
+from gpuwatch.kubernetes.devices import Devices
 from gpuwatch.kubernetes.facts import PodFacts
 from gpuwatch.model.bounds import bounded_name
 
@@ -113,8 +115,8 @@ def _wanted_devices(pod: PodFacts, devices: Devices, named: Mapping[tuple[str, s
     """What a pod's claims ask for (rule 1)."""
     found: Counter[Selection] = Counter()
     for name in pod.device_claims:
-        if devices.doubt is not None:
-            raise _DoubtError(f"which devices are free is not known: {devices.doubt}")
+        if (why := devices.doubt or devices.rules_doubt) is not None:
+            raise _DoubtError(f"which devices are free is not known: {why}")
         claim = None if name is None else devices.claims.get((pod.namespace, name))
         whose = f"its claim {bounded_name(name or '')}" if name else "a claim of devices"
         if claim is None:
@@ -240,7 +242,9 @@ def _free(
             continue
         for device in each.devices:
             key = (each.driver, each.pool, device.name)
-            if not device.plain or devices.is_held(key) or (device.gpus > 0 and each.node in plugins):
+            if not device.plain or devices.is_held(key) or devices.is_tainted(key):
+                continue
+            if device.gpus > 0 and each.node in plugins:
                 continue
             free[each.node].update(dict.fromkeys(by_key.get(key, ()), 1))
     return free

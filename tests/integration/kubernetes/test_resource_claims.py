@@ -102,8 +102,15 @@ def test_claims_and_slices_are_counted(plane: ControlPlane, team: str) -> None:
     assert {pod.name: pod.gpus for pod in asked.pods} == {"train": 6.0, "nic": 0.0}
 
 
+def taint_rule(pool: str) -> Object:
+    """What an administrator says of all devices of a pool."""
+    spec = {"deviceSelector": {"pool": pool}, "taint": {"key": "example.com/broken", "effect": "NoSchedule"}}
+    version = "resource.k8s.io/v1beta2"
+    return {"apiVersion": version, "kind": "DeviceTaintRule", "metadata": {"name": "broken"}, "spec": spec}
+
+
 def test_a_pod_with_a_claim_is_sure_of_a_node_with_so_many_free_devices(plane: ControlPlane, team: str) -> None:
-    """Six of eight were not enough while others have three of them; the network card is on no other node."""
+    """Six of eight are not enough while others have three, or a rule taints them; the card is on no other node."""
     plane.admin.create(node_object("gpu-2", gpus=0))
     other = without_uid(slice_object("gpu-2", NVIDIA, gpu_devices(8, "gpu-2")))
     (made,) = plane.admin.create(other)
@@ -120,6 +127,10 @@ def test_a_pod_with_a_claim_is_sure_of_a_node_with_so_many_free_devices(plane: C
     try:
         cluster.view()
         short = "1 devices of rdma are asked for, and the largest free place has 0"
+        eventually(lambda: why() == {"nic": short}, why)
+        plane.admin.create(taint_rule("gpu-2"))
+        eventually(lambda: "largest free place has 0" in why().get("train", ""), why)
+        plane.admin.delete("DeviceTaintRule", "broken")
         eventually(lambda: why() == {"nic": short}, why)
         taken = allocated(NVIDIA, 0, 1, 2, pool="gpu-2")
         plane.admin.create(without_uid(claim_object("kept", exactly(NVIDIA, 3), given=taken, namespace=team)))

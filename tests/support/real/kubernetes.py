@@ -38,6 +38,8 @@ _API_SERVER = (
     "--endpoint-reconciler-type=none",
     "--disable-admission-plugins=ServiceAccount",  # its controller, which makes the namespace's account, does not run
     "--profiling=false",
+    "--runtime-config=resource.k8s.io/v1beta2=true",  # DeviceTaintRules, off by default in 1.36
+    "--feature-gates=DRADeviceTaintRules=true",
     "--shutdown-delay-duration=0s",
 )
 # Who is allowed what, and who was refused, of service accounts alone.

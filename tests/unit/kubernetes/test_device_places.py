@@ -11,8 +11,9 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from gpuwatch.kubernetes.claims import Disks
-from gpuwatch.kubernetes.device_objects import ClaimObject, ClassObject, SliceObject
-from gpuwatch.kubernetes.devices import Devices, claim_facts, class_facts, slice_facts
+from gpuwatch.kubernetes.device_facts import claim_facts, class_facts, slice_facts, taint_rule_facts
+from gpuwatch.kubernetes.device_objects import ClaimObject, ClassObject, SliceObject, TaintRuleObject
+from gpuwatch.kubernetes.devices import Devices
 from gpuwatch.kubernetes.facts import node_facts, pod_facts
 from gpuwatch.kubernetes.objects import NodeObject, PodObject
 from gpuwatch.kubernetes.room import room_of
@@ -57,6 +58,7 @@ class World:
         self.claims: list[Object] = []
         self.pods: list[Object] = []
         self.doubt: str | None = None
+        self.rules: list[Object] = []
         self.add("train", exactly(NVIDIA, 2), node="gpu-1", given=allocated(NVIDIA, 0, 1))
 
     def add(self, name: str, *requests: Object, node: str | None, given: list[Object] | None = None) -> Object:
@@ -77,6 +79,7 @@ class World:
             [class_facts(read(each, ClassObject)) for each in self.classes],
             [each for each in made if each is not None],
             self.doubt,
+            [rule for each in self.rules if (rule := taint_rule_facts(read(each, TaintRuleObject))) is not None],
         )
         nodes = [node_facts(read(each, NodeObject), ("nvidia.com/gpu",)) for each in self.nodes]
         pods = [facts for each in self.pods if (facts := pod_facts(read(each, PodObject), ())) is not None]
@@ -271,3 +274,26 @@ def test_what_is_not_known_of_devices_costs_pods_with_claims_alone() -> None:
     world.pods.append(pod_object("team", "web", node="gpu-1"))
     world.pods[-1]["metadata"]["uid"] = "web"
     assert world.why("web") is None
+
+
+@pytest.mark.parametrize(
+    ("selector", "effect", "free"),
+    [
+        ({}, "NoSchedule", False),
+        ({"driver": NVIDIA}, "NoExecute", False),
+        ({"driver": NVIDIA, "pool": "gpu-2", "device": "gpu-1"}, "NoSchedule", False),
+        ({"driver": "dra.net"}, "NoSchedule", True),
+        ({"pool": "gpu-3"}, "NoSchedule", True),
+        ({"pool": "gpu-2", "device": "gpu-7"}, "NoSchedule", True),
+        ({}, "None", True),
+        (None, "NoSchedule", True),
+    ],
+)
+def test_a_device_that_a_rule_taints_is_not_free(selector: Object | None, effect: str, *, free: bool) -> None:
+    """An administrator's rule, which no slice shows; one without a selector is for no device."""
+    world = World(2)
+    spec = {"taint": {"key": "example.com/broken", "effect": effect}}
+    spec |= {} if selector is None else {"deviceSelector": selector}
+    world.rules.append({"metadata": {"name": "broken", "uid": "rule", "resourceVersion": "1"}, "spec": spec})
+
+    assert (world.why() is None) == free

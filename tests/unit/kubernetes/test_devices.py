@@ -8,8 +8,9 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
+from gpuwatch.kubernetes.device_facts import claim_facts, class_facts, is_gpu_driver, slice_facts
 from gpuwatch.kubernetes.device_objects import ClaimObject, ClassObject, SliceObject
-from gpuwatch.kubernetes.devices import Devices, claim_facts, class_facts, is_gpu_driver, slice_facts
+from gpuwatch.kubernetes.devices import Devices
 from gpuwatch.kubernetes.facts import pod_facts
 from gpuwatch.kubernetes.objects import PodObject
 from gpuwatch.kubernetes.settings import GPU_RESOURCES
