@@ -52,7 +52,7 @@ class SlurmNode:
     # What jobs may ask for; where a round has looked at it, it is left out of what is kept.
     partitions: tuple[str, ...] | None = None
     features: tuple[str, ...] | None = None
-    gpu_kinds: frozenset[str] | None = None
+    gpu_kinds: tuple[tuple[str, int], ...] | None = None
     megabytes: float | None = None
     wanted_by: str | None = None  # which waiting job, or reservation, may need it, as a sentence
     slurmd_since: datetime | None = None  # when the slurmd that has answered last was started, by its own clock

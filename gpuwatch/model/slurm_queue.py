@@ -3,7 +3,7 @@
 A node without a job is not free for that: a job array may be throttled between two of its tasks, a job may wait for a
 time, another job, a licence, or for more nodes than are idle now. Rules, all of them:
 
-1. A job may use a node of one of its partitions that has what it asks for: features, GPUs of a kind and number,
+1. A job may use a node of one of its partitions that has what it asks for: features, GPUs of each kind and number,
    memory, a place in its list of nodes or in its reservation. What cannot be read counts as there.
 2. A job holds no more idle nodes than it asks for, those first in the order of names: `count` for each task that may
    start at once. A throttled array may start as many tasks as its limit leaves next to those that run.
@@ -19,22 +19,16 @@ time, another job, a licence, or for more nodes than are idle now. Rules, all of
 import re
 from collections import Counter
 from collections.abc import Collection, Iterable, Iterator, Mapping, Sequence
-from contextlib import suppress
-from dataclasses import dataclass, replace
 from datetime import datetime, timedelta
 from math import ceil
 
 from gpuwatch.model.slurm import SlurmNode
+from gpuwatch.model.slurm_listing import SINGLETON, WAITS, QueuedJob, gpus_by_kind
 
 HORIZON_SECONDS = 93600.0  # as that of crontabs: a job each night
 LOOK_SECONDS = 900.0  # a pass of the scheduler over a long queue
 LONGEST_WAIT = timedelta(days=7)
-STATES = "PD,R,CF,CG,S"
-# Its features come last: they are joined by `|`.
-FORMAT = "%t|%u|%V|%v|%m|%E|%N|%i|%P|%r|%S|%D|%Y|%n|%x|%b|%f"
-NODE_FORMAT = "%T|%R|%f|%G"
-_FIELDS = FORMAT.count("|") + 1
-_WAITS, _KEPT = "PD", frozenset({"RH", "SE", "RV"})  # requeued and held, special exit, of a sibling in a federation
+_KEPT = frozenset({"RH", "SE", "RV"})  # requeued and held, special exit, of a sibling in a federation
 _ON_A_NODE = frozenset({"R", "CF", "CG", "S", "SO", "SI", "ST", "RS", "RQ"})
 # squeue(1), JOB REASON CODES: it waits for a person, or never starts.
 _NEVER = frozenset(
@@ -49,156 +43,8 @@ _OWN_LIMIT = re.compile(
 _SHARED_LIMIT = re.compile(r"(?:Assoc|QOS|MaxJobs)\w*", re.ASCII)
 _RESOURCES = ("Resources", "Nodes required for job are", "Nodes_required_for_job_are", "ReqNodeNotAvail", "NodeDown")
 _THROTTLED = "JobArrayTaskLimit"
-_ID = re.compile(r"(\d+)(?:_\[(?P<tasks>[^\]]*)\]|[_+]\S+)?", re.ASCII)
-_RANGE = re.compile(r"(\d{1,9})(?:-(\d{1,9})(?::(\d{1,9}))?)?", re.ASCII)
-_MANY = 65_536  # nodes, where it is not known how many
-_NOTHING = frozenset({"", "(null)", "N/A", "n/a", "Unknown"})
 _WORD = re.compile(r"([^\[\],]*)(?:\[([0-9,-]+)\])?([^\[\],]*)(?:,|$)")  # gpu-[01-04,7].x
 _EXPRESSION = re.compile(r"[\w.:+-]+(?:[&|][\w.:+-]+)*", re.ASCII)
-# gres/gpu:h100:2, gres:gpu:2, gpu:2, gres/gpu:h100=2
-_GRES = re.compile(r"(?:^|[,:/])gpu(?::([A-Za-z][\w.-]*))?(?:[:=](\d{1,6}))?(?=,|\(|$)", re.ASCII)
-_MEMORY = re.compile(r"(\d+(?:\.\d+)?)([KMGTP]?)[cn]?", re.ASCII)
-_MEGABYTES = {"K": 1 / 1024, "": 1.0, "M": 1.0, "G": 1024.0, "T": 1024.0**2, "P": 1024.0**3}
-_COUNT = re.compile(r"\d{1,6}", re.ASCII)
-_DEPENDS = re.compile(r":(\d+)", re.ASCII)
-_SINGLETON = "singleton"  # one of a person's jobs of a name at a time
-
-
-@dataclass(frozen=True, slots=True, kw_only=True)
-class QueuedJob:
-    """A line of squeue. `tasks` are those of its array that wait in this line; `gpus` what the whole job asks for."""
-
-    job: str
-    reason: str
-    state: str = _WAITS
-    user: str = ""
-    partitions: tuple[str, ...] = ()
-    start: datetime | None = None
-    submitted: datetime | None = None
-    count: int = 1  # nodes of one task
-    tasks: int = 1
-    limit: int | None = None  # of an array: so many tasks at once
-    planned: str = ""
-    wanted: str = ""
-    excluded: str = ""
-    places: str = ""  # where it runs
-    reservation: str = ""
-    depends: tuple[str, ...] = ()
-    either: bool = False  # one of these is enough
-    megabytes: float = 0.0  # of each node
-    gres: str = ""
-    features: str = ""
-    gpus: int = 0
-
-    @property
-    def number(self) -> str:
-        """The number of the job, or of its array."""
-        return re.split(r"[_+]", self.job, maxsplit=1)[0]
-
-
-def parse_queue(output: str) -> tuple[QueuedJob, ...]:
-    """The jobs that squeue lists, in its order.
-
-    Raises:
-        ValueError: it is no list of jobs.
-
-    """
-    return tuple(_parse_line(line) for line in output.splitlines() if line.strip())
-
-
-def _parse_line(line: str) -> QueuedJob:
-    fields = [part.strip() for part in line.split("|", _FIELDS - 1)]
-    found = _ID.fullmatch(fields[7]) if len(fields) == _FIELDS else None
-    if found is None:
-        raise ValueError("squeue's output is not a list of jobs")
-    state, user, submitted, reservation, memory, depends, places, job, partitions, reason, *rest = fields
-    start, count, planned, wanted, excluded, gres, features = rest
-    tasks, limit = _count_tasks(found["tasks"])
-    return QueuedJob(
-        job=job,
-        reason=reason,
-        state=state,
-        user=user,
-        partitions=tuple(partitions.split(",")),
-        start=_time(start),
-        submitted=_time(submitted),
-        count=int(count) if count.isdecimal() and count.isascii() and len(count) < 7 else 1,  # noqa: PLR2004  as _MANY
-        tasks=tasks,
-        limit=limit,
-        planned=_name(planned),
-        wanted=_name(wanted),
-        excluded=_name(excluded),
-        places=_name(places),
-        reservation=_name(reservation),
-        depends=(*_DEPENDS.findall(depends), *([_SINGLETON] if _SINGLETON in depends else [])),
-        either="?" in depends,
-        megabytes=_megabytes(memory),
-        gres=_name(gres),
-        features=_name(features),
-    )
-
-
-def _count_tasks(text: str | None) -> tuple[int, int | None]:
-    """How many tasks `5-9,12-20:4%2` are, and how many may run at once; a list that was cut (`...`) is many."""
-    if text is None:
-        return 1, None
-    listed, _, most = text.partition("%")
-    count = 0
-    for part in listed.split(","):
-        found = _RANGE.fullmatch(part)
-        if found is None:
-            count = _MANY
-            break
-        first, last, pace = (int(each) if each else None for each in found.groups())
-        count += 1 if last is None else max(0, last - (first or 0)) // (pace or 1) + 1
-    return count, int(most) if most.isdecimal() else None
-
-
-def _time(text: str) -> datetime | None:
-    with suppress(ValueError):
-        return datetime.fromisoformat(text)
-    return None
-
-
-def _name(text: str) -> str:
-    return "" if text in _NOTHING else text
-
-
-def _megabytes(text: str) -> float:
-    found = _MEMORY.fullmatch(text)
-    return 0.0 if found is None else float(found[1]) * _MEGABYTES[found[2]]
-
-
-def total_gpus(per_job: str, per_task: str, tasks: str) -> int:
-    """How many GPUs a whole job asks for, by what `--gpus` and `--gpus-per-task` left behind; 0: it does not say."""
-    of_job = sum(int(count or 1) for _, count in _GRES.findall(per_job))
-    each = sum(int(count or 1) for _, count in _GRES.findall(per_task))
-    return max(of_job, each * (int(tasks) if tasks.isdecimal() else 1))
-
-
-def gpu_kinds(gres: str) -> frozenset[str]:
-    """The kinds of GPU of a node's `Gres=`."""
-    return frozenset(kind.lower() for kind, _ in _GRES.findall(gres) if kind)
-
-
-def gpu_count(gres: str) -> int:
-    """How many GPUs a node's `Gres=` or a job's request for each node has."""
-    return sum(int(count or 1) for _, count in _GRES.findall(gres))
-
-
-def node_in_slurm(name: str, lines: Collection[str]) -> SlurmNode:
-    """The node by the lines of sinfo, one for each partition; what they do not say is not known."""
-    rows = [line.split("|") for line in lines if line.count("|") == NODE_FORMAT.count("|")]
-    if not rows:
-        return SlurmNode(name=name)
-    gres = ",".join({row[3] for row in rows})
-    return SlurmNode(
-        name=name,
-        partitions=tuple({row[1] for row in rows}),
-        features=tuple({word for row in rows for word in row[2].split(",")}),
-        gpus=gpu_count(rows[0][3]),
-        gpu_kinds=gpu_kinds(gres) or None,
-    )
 
 
 def held_nodes(
@@ -230,18 +76,18 @@ def held_nodes(
 
 def _starting(jobs: Sequence[QueuedJob], now: datetime) -> Iterator[tuple[QueuedJob, int]]:
     """Yield the jobs that may start, with how many of their tasks at once (rules 2, 3, 5 and 6)."""
-    waiting = {job.number for job in jobs if job.state == _WAITS}
+    waiting = {job.number for job in jobs if job.state == WAITS}
     running = Counter(job.number for job in jobs if job.state in _ON_A_NODE)
     limited = set[tuple[str, str]]()
     for job in jobs:
-        if job.state != _WAITS or not _may_start(job, now):
+        if job.state != WAITS or not _may_start(job, now):
             continue
-        links = [each in waiting and each != job.number for each in job.depends if each != _SINGLETON]
+        links = [each in waiting and each != job.number for each in job.depends if each != SINGLETON]
         if links and (all(links) if job.either else any(links)):
             continue  # the job before it holds
         tasks = job.tasks if job.limit is None else min(job.tasks, max(0, job.limit - running[job.number]))
-        limit = _SINGLETON if _SINGLETON in job.depends and job.reason == "Dependency" else job.reason
-        if limit == _SINGLETON or (limit != _THROTTLED and _SHARED_LIMIT.fullmatch(limit)):
+        limit = SINGLETON if SINGLETON in job.depends and job.reason == "Dependency" else job.reason
+        if limit == SINGLETON or (limit != _THROTTLED and _SHARED_LIMIT.fullmatch(limit)):
             if (job.user, limit) in limited:
                 continue
             limited.add((job.user, limit))
@@ -290,11 +136,14 @@ def could_use(job: QueuedJob, node: SlurmNode) -> bool:
         return False
     if node.features is not None and not _has_features(job.features, node.features):
         return False
-    asked = _GRES.findall(job.gres)
-    if asked and node.gpus is not None and gpu_count(job.gres) > node.gpus:
+    asked = gpus_by_kind(job.gres)
+    if node.gpus is not None and sum(asked.values()) > node.gpus:
         return False
-    kinds = {kind.lower() for kind, _ in asked if kind}
-    return not kinds or node.gpu_kinds is None or bool(kinds & node.gpu_kinds)
+    if node.gpu_kinds is None:
+        return True
+    there = dict(node.gpu_kinds)
+    each = all(count <= there.get(kind, 0) for kind, count in asked.items() if kind)
+    return each and (not job.kinds or not job.kinds.isdisjoint(there))
 
 
 def _has_features(asked: str, has_: Collection[str]) -> bool:
@@ -336,60 +185,3 @@ def _is_within(number: str, part: str) -> bool:
     begin, _, end = part.partition("-")
     wide = len(number) == len(begin) if begin.startswith("0") else len(number) >= len(begin)
     return wide and begin.isdecimal() and int(begin) <= int(number) <= int(end or begin)
-
-
-# What whole jobs ask for, in columns of a width that every version has: what fills its column is cut off.
-_WIDE, _NARROW = 120, 12
-TOTALS = (
-    f"JobArrayID:{_WIDE},tres-per-job:{_WIDE},tres-per-task:{_WIDE},tres-alloc:{_WIDE},"
-    f"NumTasks:{_NARROW},MinCPUs:{_NARROW}"
-)
-
-
-def with_totals(jobs: Iterable[QueuedJob], columns: str) -> Iterator[QueuedJob]:
-    """The jobs with the GPUs that they ask for as a whole, and memory for each processor, by the lines of `TOTALS`."""
-    found: dict[str, tuple[int, str, str]] = {}
-    for line in columns.splitlines():
-        name, per_job, per_task, tres = (line[place * _WIDE : (place + 1) * _WIDE].strip() for place in range(4))
-        tasks, processors, *_ = (*line[4 * _WIDE :].split(), "", "")
-        found[name] = total_gpus(per_job, per_task, tasks), tres, processors
-    for job in jobs:
-        gpus, tres, processors = found.get(job.job, (0, "", ""))
-        yield replace(job, gpus=gpus, megabytes=_node_megabytes(job.megabytes, tres, processors))
-
-
-def _node_megabytes(asked: float, tres: str, processors: str) -> float:
-    """The least that a job asks of a node's memory: with `--mem-per-cpu` it is that of one of its processors."""
-    told = dict(each.partition("=")[::2] for each in tres.split(","))
-    cpu, least = told.get("cpu", ""), int(processors) if _COUNT.fullmatch(processors) else 1
-    per_processor = _COUNT.fullmatch(cpu) is not None and _megabytes(told.get("mem", "")) == asked * int(cpu)
-    return asked * least if per_processor else asked
-
-
-@dataclass(frozen=True, slots=True, kw_only=True)
-class Reservation:
-    """Nodes that are set aside from a time on."""
-
-    name: str
-    start: datetime
-    end: datetime
-    nodes: str
-
-
-def parse_reservations(text: str) -> Iterator[Reservation]:
-    """Those of `scontrol show reservation --oneliner` that name their nodes.
-
-    Raises:
-        ValueError: it is no such list.
-
-    """
-    for line in text.splitlines():
-        told = dict(word.partition("=")[::2] for word in line.split() if "=" in word)
-        if "ReservationName" not in told:
-            if line.strip() and not line.startswith("No reservations in the system"):
-                raise ValueError("scontrol's answer is no list of reservations")
-            continue
-        start, end = _time(told.get("StartTime", "")), _time(told.get("EndTime", ""))
-        if start is None or end is None:
-            raise ValueError("scontrol does not say when a reservation is")
-        yield Reservation(name=told["ReservationName"], start=start, end=end, nodes=_name(told.get("Nodes", "")))

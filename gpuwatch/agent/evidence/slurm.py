@@ -9,7 +9,8 @@ from gpuwatch.agent.evidence.files import processes
 from gpuwatch.agent.evidence.settings import SlurmSettings
 from gpuwatch.model.activity import Evidence, State
 from gpuwatch.model.slurm import SlurmNode
-from gpuwatch.model.slurm_queue import FORMAT, NODE_FORMAT, STATES, QueuedJob, held_nodes, node_in_slurm, parse_queue
+from gpuwatch.model.slurm_listing import FORMAT, NODE_FORMAT, STATES, QueuedJob, node_in_slurm, parse_queue
+from gpuwatch.model.slurm_queue import held_nodes
 from gpuwatch.runtime.printable import legible
 
 _JOB = re.compile(r"\d+([_+]\S+)?")  # 12, 12_3 and 12_[4-9] of an array, 12+1 of a heterogeneous job

@@ -6,7 +6,7 @@ from typing import Protocol
 
 from gpuwatch.clouds.permit import Permit
 from gpuwatch.model.slurm import SlurmJob, SlurmNode
-from gpuwatch.model.slurm_queue import QueuedJob, Reservation
+from gpuwatch.model.slurm_listing import QueuedJob, Reservation
 
 __all__ = ["Queue", "SlurmCluster"]
 

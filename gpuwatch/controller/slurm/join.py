@@ -13,7 +13,8 @@ from gpuwatch.controller.slurm import Queue, SlurmCluster
 from gpuwatch.model.duration import format_time
 from gpuwatch.model.fleet import Fleet, Node, NodeState
 from gpuwatch.model.slurm import NODE_TAG, SlurmNode, SlurmView
-from gpuwatch.model.slurm_queue import LONGEST_WAIT, QueuedJob, has, held_nodes
+from gpuwatch.model.slurm_listing import QueuedJob
+from gpuwatch.model.slurm_queue import LONGEST_WAIT, has, held_nodes
 from gpuwatch.runtime.printable import legible
 
 _WAITS = "PD"

@@ -19,11 +19,11 @@ from gpuwatch.controller.slurm import Queue, squeue
 from gpuwatch.controller.slurm.settings import SlurmSettings
 from gpuwatch.model.duration import format_duration
 from gpuwatch.model.slurm import SlurmJob, SlurmNode, reason_of
-from gpuwatch.model.slurm_queue import (
+from gpuwatch.model.slurm_listing import (
     FORMAT,
     STATES,
     TOTALS,
-    gpu_kinds,
+    known_kinds,
     parse_queue,
     parse_reservations,
     with_totals,
@@ -85,7 +85,7 @@ def _parse_nodes(text: str) -> Iterator[SlurmNode]:
             gpus=squeue.gpus_of(gres[0])[0] if len(gres) == 1 else None,
             partitions=_words_in(_PARTITIONS.findall(block)),
             features=_words_in(_FEATURES.findall(block)),
-            gpu_kinds=(gpu_kinds(gres[0]) or None) if len(gres) == 1 else None,
+            gpu_kinds=known_kinds(gres[0]) if len(gres) == 1 else None,
             megabytes=float(memory[0]) if len(memory := _MEMORY.findall(block)) == 1 and int(memory[0]) > 1 else None,
             slurmd_since=_time(_SLURMD.findall(block)),
         )

@@ -58,8 +58,16 @@ def test_a_sick_node_is_drained_and_resumed_by_whole_rounds(slurm: RealSlurm) ->
 
 @pytest.mark.parametrize(
     ("options", "gigabytes"),
-    [(("--mem-per-cpu=4G", "-c", "8"), 32.0), (("--mem-per-cpu=4G", "-n", "2"), 4.0), (("--mem=4G", "-c", "8"), 4.0)],
-    ids=["of a processor", "of two tasks", "of a node"],
+    [
+        (("--mem-per-cpu=4G", "-c", "8"), 32.0),
+        (("--mem-per-cpu=4G", "-n", "2"), 4.0),
+        (("--mem=4G", "-c", "8"), 4.0),
+        (("--mem-per-gpu=3G", "--gres=gpu:2"), 6.0),
+        (("--mem-per-gpu=3G", "--gpus=4"), 12.0),
+        (("--mem-per-gpu=3G", "--gpus=4", "-N", "2"), 3.0),
+        (("--mem-per-gpu=3G", "--gpus-per-task=2", "-n", "4", "-N", "4"), 6.0),
+    ],
+    ids=["a processor", "two tasks", "a node", "two GPUs", "a whole job", "of two nodes", "a task's GPUs"],
 )
 def test_the_memory_that_a_waiting_job_needs_of_a_node_is_read(
     slurm: RealSlurm, options: tuple[str, ...], gigabytes: float

@@ -8,14 +8,8 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from gpuwatch.model.slurm import SlurmNode
-from gpuwatch.model.slurm_queue import (
-    QueuedJob,
-    could_use,
-    held_nodes,
-    node_in_slurm,
-    parse_queue,
-    total_gpus,
-)
+from gpuwatch.model.slurm_listing import QueuedJob, node_in_slurm, parse_queue, total_gpus
+from gpuwatch.model.slurm_queue import could_use, held_nodes
 
 NOW = datetime(2026, 1, 5, 8, 0, tzinfo=UTC)
 NODE = node_in_slurm("gpu-07", ["idle|gpu|a10g,ib|gpu:a10g:4(S:0-1)", "idle|debug|a10g,ib|gpu:a10g:4(S:0-1)"])
@@ -165,13 +159,13 @@ def test_features(expression: str, *, fits: bool) -> None:
         ("gres/gpu:h100:8", False),
         ("gres:gpu:v100:1", False),
         ("gpu:5", False),
-        ("gres/gpu:h100:1,gres/gpu:a10g:1", True),
+        ("gres/gpu:h100:1,gres/gpu:a10g:1", False),
         ("gres/shard:4", True),
         ("gres/mps:50", True),
     ],
 )
 def test_gpus_as_each_version_writes_them(gres: str, *, fits: bool) -> None:
-    """20.11 without a prefix, later ones with it; any GPU is this one's, too, and shards are on some GPU."""
+    """20.11 without a prefix, later ones with it; all kinds have to be there, and shards are on some GPU."""
     assert waits(gpus=gres) is fits
 
 
@@ -335,3 +329,30 @@ def test_what_is_held_is_idle_could_be_used_and_is_not_more_than_is_asked_for(
         assert all(could_use(job, node) for node in mine)
         assert len(mine) <= job.count * job.tasks * [each.job for each in jobs].count(job.job)
     assert len(held_nodes(jobs, [*free, *nodes(12)], NOW)) >= len(found)
+
+
+@pytest.mark.parametrize(
+    ("gres", "fits"),
+    [
+        ("gres:gpu:h100:4", True),
+        ("gres:gpu:h100:5", False),
+        ("gres:gpu:a100:2,gres:gpu:h100:4", True),
+        ("gres:gpu:a100:3", False),
+        ("gres:gpu:v100:1", False),
+        ("gres:gpu:6", True),
+        ("gres:gpu:7", False),
+        ("gres/gpu:H100=4", True),
+    ],
+)
+def test_each_kind_of_gpu_has_to_be_there_in_its_number(gres: str, *, fits: bool) -> None:
+    """Four of one kind and two of another are not six of either."""
+    node = node_in_slurm("gpu-1", ["idle|all|(null)|gpu:h100:4,gpu:a100:2"])
+    assert could_use(QueuedJob(job="1", reason="Priority", partitions=("all",), gres=gres), node) is fits
+
+
+@pytest.mark.parametrize(("kinds", "fits"), [({"h100"}, True), ({"v100", "a100"}, True), ({"v100"}, False)])
+def test_a_job_that_asks_for_a_kind_as_a_whole_needs_nodes_that_have_some(kinds: set[str], *, fits: bool) -> None:
+    """`--gpus=v100:8` has no use for others; of a node whose kinds nobody names it is not known."""
+    job = QueuedJob(job="1", reason="Priority", partitions=("all",), gpus=8, kinds=frozenset(kinds))
+    assert could_use(job, node_in_slurm("gpu-1", ["idle|all|(null)|gpu:h100:4,gpu:a100:2"])) is fits
+    assert could_use(job, node_in_slurm("gpu-1", ["idle|all|(null)|gpu:8"]))

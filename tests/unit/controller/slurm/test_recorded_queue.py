@@ -26,9 +26,17 @@ R|root|2026-11-29T16:03:23|(null)|0|(null)|gpu-[3-4]|1|all|None|2026-11-29T16:03
 """  # noqa: E501  as squeue prints it
 
 
-def a_line(job: str, gpus: str = "N/A", tres: str = "cpu=1,node=1,billing=1", tasks: int = 1, cpus: int = 1) -> str:
+def a_line(
+    job: str,
+    gpus: str = "N/A",
+    tres: str = "cpu=1,node=1,billing=1",
+    tasks: int = 1,
+    cpus: int = 1,
+    whole: str = "N/A",
+    each: str = "N/A",
+) -> str:
     """A job in the columns of squeue's long form."""
-    return f"{job:<120}{'N/A':<120}{gpus:<120}{tres:<120}{tasks:<12}{cpus:<12}\n"
+    return f"{job:<120}{whole:<120}{gpus:<120}{tres:<120}{each:<120}{tasks:<12}{cpus:<12}\n"
 
 
 TOTALS = a_line("4") + a_line("14+0", "gres:gpu:1", tasks=2)

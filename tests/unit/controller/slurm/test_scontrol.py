@@ -79,7 +79,7 @@ def test_a_node_is_read_with_its_states_and_our_reason() -> None:
         reason=f"gpuwatch: Its GPU 0 is failing. {KEY}",
         gpus=8,
         partitions=("all",),
-        gpu_kinds=frozenset({"h200"}),
+        gpu_kinds=(("h200", 8),),
     )
     assert node.drained_by == KEY
 

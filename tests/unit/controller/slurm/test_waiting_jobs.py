@@ -10,7 +10,7 @@ from gpuwatch.controller.slurm import Queue
 from gpuwatch.model.activity import State
 from gpuwatch.model.decision import Step, Verb
 from gpuwatch.model.fleet import NodeState
-from gpuwatch.model.slurm_queue import QueuedJob, Reservation
+from gpuwatch.model.slurm_listing import QueuedJob, Reservation
 from tests.support.builders.fleet import NOW, RULES
 from tests.support.builders.slurm import SlurmDesk, a_report, a_slurm_desk, a_slurm_machine
 
