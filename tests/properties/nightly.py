@@ -1,6 +1,7 @@
 """`make nightly`: thousands of generated lives of fleets (P1 to P25) on all processors, a line for each part.
 
-The last parts are lives over each provider's fake, all power cuts there, and the contracts of the clouds in full.
+The last parts are lives over each provider's fake, all power cuts there, the contracts of the clouds in full, and a
+cluster with its own controllers.
 
 A part is a process with a seed of its own: Hypothesis keeps what it has tried in memory, some 2 MB a life. A part that
 fails is repeated by the command that its line shows. `python -m tests.properties.nightly FIRST LAST` plays these parts
@@ -35,6 +36,9 @@ PARTS += [("../integration/crash/test_crash_clouds", 1)]
 # Each call of each cloud under each fault, of which `make test` runs those that show every pair.
 PARTS += [(f"../contracts/{name}", 1) for name in ("test_cloud_faults", "test_cloud_faults_groups", "test_clouds")]
 PARTS += [("../contracts/test_clouds_launch_and_remove", 1)]
+# With the controllers of Kubernetes and of JobSet, which are built once: minutes each.
+PARTS += [(f"../integration/kubernetes/test_{name}", 1) for name in ("controllers", "operators")]
+BUILT = ("kube-controller-manager", "kube-scheduler", "kwok", "jobset-controller")
 
 
 def play(number: int) -> bool:
@@ -57,6 +61,7 @@ def play(number: int) -> bool:
 
 def main(arguments: list[str]) -> int:
     """The exit status: 1 where a part failed."""
+    subprocess.run([sys.executable, "tests/support/kubernetes_programs.py", *BUILT], cwd=ROOT, check=False)
     first, last = (int(each) for each in arguments) if arguments else (1, len(PARTS))
     with ThreadPoolExecutor(max_workers=os.cpu_count()) as pool:
         return 0 if all(list(pool.map(play, range(first, last + 1)))) else 1
