@@ -149,7 +149,7 @@ GREETERS: tuple[str, ...] = _words("gdm gdm-greeter* Debian-gdm sddm lightdm")
 INSTALLED_VIEWERS: tuple[str, ...] = _words("nvitop gpustat nvtop htop btop glances")
 # Programs that only look at what others do; nothing of theirs counts. Nor do those that `watch` runs to look.
 VIEWERS: tuple[str, ...] = (*INSTALLED_VIEWERS, *_words("watch nvidia-smi top tail less"))
-LOOKED_WITH: tuple[str, ...] = _words("ls df grep awk sleep ps uptime kubectl squeue sinfo")
+LOOKED_WITH: tuple[str, ...] = _words("ls df cat grep awk sleep ps uptime kubectl squeue sinfo")
 
 CRON_UNITS: tuple[str, ...] = _words("cron.service crond.service cronie.service anacron* fcron* incron*")
 # Units in which people's programs run beside the unit's own: logins without logind, cron and at jobs, Session Manager,
