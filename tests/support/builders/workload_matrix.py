@@ -287,7 +287,7 @@ ROWS: tuple[Row, ...] = (
     Row(
         name="pod for which the scheduler makes room",
         make=nominated,
-        idle="The scheduler makes room on it for {team}/work-a",
+        idle="the pod {team}/work-a has waited for",
         rule=PODS,
     ),
     # Devices.
