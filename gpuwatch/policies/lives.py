@@ -122,7 +122,8 @@ def launched_machine(detail: str) -> str | None:
     """The machine that an outcome of a launch names; None: it names none."""
     for begin in (LAUNCHES, _LAUNCHED, SHOWN):
         if detail.startswith(begin):
-            return detail.removeprefix(begin).partition(",")[0]
+            made = detail.removeprefix(begin).partition(",")[0]
+            return None if " " in made else made  # "no machine with its key"
     return detail.partition(" ")[0] if detail.endswith(ENDED) or f" {NEVER_RAN}" in detail else None
 
 

@@ -2,6 +2,7 @@
 
 import logging
 import os
+import shutil
 from collections.abc import Callable, Collection
 from contextlib import ExitStack
 from pathlib import Path
@@ -126,8 +127,7 @@ class Blinding:
 
     def run(self) -> None:
         """A /run of the container."""
-        for folder in ("run/systemd/sessions", "run/systemd/inhibit", "run/systemd"):
-            (self._host.root / folder).rmdir()
+        shutil.rmtree(self._host.root / "run/systemd")
 
     def process_io(self) -> None:
         """Not root: whose program it is and what it reads is not known, but that it is there, and the host's disk."""

@@ -10,7 +10,16 @@ from hypothesis import strategies as st
 from gpuwatch.model.decision import Done, OpenIntent, Status, Verb
 from gpuwatch.model.fleet import Fleet, Node, NodeState
 from gpuwatch.model.life import End, Life
-from gpuwatch.policies.lives import LATE, SHOWN, Use, lives, nodes_we_may_remove, offers_past
+from gpuwatch.policies.lives import (
+    LATE,
+    NEVER_RAN,
+    SHOWN,
+    Use,
+    launched_machine,
+    lives,
+    nodes_we_may_remove,
+    offers_past,
+)
 from gpuwatch.policies.members import lives_of_members, note_members, raised_groups
 from tests.support.builders.fleet import NOW, a_node
 from tests.support.builders.offers import SPOT_A
@@ -41,6 +50,24 @@ def life_of(fleet: Fleet, *opened: OpenIntent, began: Done = CAME, ended: tuple[
     use = Use(answered=True, worked=False, gone_at=NOW - LATE)
     (life,) = [each for each in lives((began, *ended), opened, fleet, NOW, {began.key: use}) if each.key == began.key]
     return life
+
+
+@pytest.mark.parametrize(
+    ("detail", "machine"),
+    [
+        ("the cloud launches i-1", "i-1"),
+        ("the cloud launched i-1, and after 10m it does not appear as a node of pool a: it is shut down", "i-1"),
+        ("the cloud shows i-1", "i-1"),
+        ("i-1 was launched and is terminated", "i-1"),
+        (f"i-1 {NEVER_RAN}", "i-1"),
+        ("the cloud shows no machine with its key", None),
+        ("the cloud launched no machine with its key, and after 10m it does not appear as a node of pool a: no", None),
+        ("the cloud shows it running", None),
+    ],
+)
+def test_an_outcome_of_a_launch_names_its_machine_or_none(detail: str, machine: str | None) -> None:
+    """A launch that the cloud does not know is sent again at once, and waits for no machine."""
+    assert launched_machine(detail) == machine
 
 
 @pytest.mark.parametrize("began", [CAME, STARTED], ids=["launched", "started"])
