@@ -32,7 +32,7 @@ def test_commands_before_a_stop_run_with_the_rights_of_their_people(host: Host) 
     own = "install -d -o alice -m 700 /home/alice /home/alice/.config /home/alice/.config/gpuwatch; "
     script = "/home/alice/.config/gpuwatch/before-stop"
     own += f"printf '#!/bin/sh\\nsleep 8; id -un > /tmp/alice; id -un' > {script}; chmod 755 {script}"
-    host.restart_unit(AGENT)
+    host.restart_fresh(AGENT)
     host.becomes(State.IDLE)
     host.run("sh", "-c", own)
 
@@ -45,7 +45,7 @@ def test_commands_before_a_stop_run_with_the_rights_of_their_people(host: Host) 
         shutil.copy(UNITS / "gpuwatch-before-stop.socket", host.root / "etc/systemd/system")
         host.install("gpuwatch-before-stop@.service", ["agent", "before-stop", "--socket"])
         host.run("systemctl", "start", "gpuwatch-before-stop.socket")
-        host.restart_unit(AGENT)
+        host.restart_fresh(AGENT)
         host.becomes(State.IDLE)
         assert '"running"' in answer()
         eventually(lambda: host.run("pgrep", "--uid", "alice", "sleep", check=False), answer)

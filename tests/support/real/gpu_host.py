@@ -58,7 +58,7 @@ class Host(Booted):
     def restart(self) -> int:
         """A fresh agent with the settings of these tests; its pid."""
         self.settings(SETTINGS)
-        self.restart_unit(AGENT)
+        self.restart_fresh(AGENT)
         return self.agent
 
     def post(self, path: str, body: str) -> str:

@@ -164,9 +164,7 @@ class LivedHost(Booted):
     def restart(self) -> None:
         """A fresh agent, which knows of nothing that was."""
         self.settings(self.settings_text)
-        self.run("systemctl", "stop", AGENT, check=False)
-        self.run("sh", "-c", _FORGET)
-        self.restart_unit(AGENT)
+        self.restart_fresh(AGENT)
 
     def ask(self, *, confirm: bool = True) -> NodeVerdict | None:
         """What the agent says of the host; None while nobody answers. A confirmation looks at everything again."""
@@ -204,13 +202,6 @@ class LivedHost(Booted):
         """End whatever people have begun."""
         self.run("sh", "-c", _TIDY, check=False)
 
-
-# What outlives an agent: its file, and the stamps of logind's folders; those of the boot's first minute say nothing.
-_FORGET = """
-rm -f /var/lib/gpuwatch-agent/days.json
-mkdir -p /run/systemd/users
-touch -d "@$(($(date +%s) - $(cut -d. -f1 /proc/uptime) + 20))" /run/systemd/sessions /run/systemd/users
-"""
 
 # at and cron of Debian, whose packages make these folders.
 _SPOOLS = """

@@ -44,6 +44,14 @@ _FILES = {
 }
 
 
+# What outlives an agent: its file, and the stamps of logind's folders; those of the boot's first minute say nothing.
+_FORGET = """
+rm -f /var/lib/gpuwatch-agent/days.json
+mkdir -p /run/systemd/users
+touch -d "@$(($(date +%s) - $(cut -d. -f1 /proc/uptime) + 20))" /run/systemd/sessions /run/systemd/users
+"""
+
+
 class Booted:
     """One machine; use it in a `with`. Its files lie in `root`, but for /run, /tmp and /usr."""
 
@@ -147,6 +155,12 @@ class Booted:
         (units / f"{unit}.d").mkdir(exist_ok=True)
         (units / f"{unit}.d/test.conf").write_text(drop_in + service, encoding="utf-8")
         self.run("systemctl", "daemon-reload")
+
+    def restart_fresh(self, unit: str) -> None:
+        """Restart an agent as one that knows of nothing that was."""
+        self.run("systemctl", "stop", unit, check=False)
+        self.run("sh", "-c", _FORGET)
+        self.restart_unit(unit)
 
     def restart_unit(self, unit: str) -> None:
         """A fresh start of it; where the kernel refused the service its cgroup, systemd's own next try counts.
