@@ -216,16 +216,14 @@ def test_what_waits_in_kueues_queues_is_demand_and_a_job_of_it_is_stopped_by_its
     )
     rights = {"apiGroups": ["kueue.x-k8s.io"], "resources": ["workloads"], "verbs": ["patch"]}
     without, account = (plane.service_account(team, [*role(), *more]).token for more in ([], [rights]))
-    token = plane.kubeconfig(account)
 
     refused = first_pod(connect(plane.kubeconfig(without))).workload
-    cluster = connect(token)
+    cluster = connect(plane.kubeconfig(account))
     view = cluster.view()
     pod = first_pod(cluster)
 
-    assert [str(each) for each in view.pending if str(each).startswith(f"{team}/")] == [
-        f"{team}/job-big-2-main-{number}" for number in range(4)
-    ]
+    waiting = [str(each) for each in view.pending if str(each).startswith(f"{team}/")]
+    assert waiting == [f"{team}/job-big-2-main-{number}" for number in range(4)]
     assert "has no right to patch workloads.kueue.x-k8s.io" in (refused.unstoppable or "")
     assert (pod.workload.queued, pod.workload.unstoppable) == (True, None)
     its = Target(namespace=team, kind="Job", name="train", uid=pod.workload.uid)
