@@ -4,6 +4,7 @@ It shares nothing with gpuwatch's own client, whose work it looks at from outsid
 """
 
 import json
+import select
 import ssl
 import threading
 from collections.abc import Iterable, Mapping
@@ -195,6 +196,8 @@ class Api:
         if one is None:
             one = self._of_thread.one = HTTPSConnection("127.0.0.1", self.port, timeout=timeout, context=self.tls)
             self._opened.append(one)
+        if one.sock is not None and select.select([one.sock], [], [], 0)[0]:
+            one.close()  # the API server ends what has been silent for a minute and a half; the request opens it again
         if one.sock is not None:
             one.sock.settimeout(timeout)
         return one
