@@ -39,21 +39,8 @@ pytestmark = pytest.mark.component("kube-apiserver")
 ENDED = [each for each in KINDS if each.actions and each.by != "Kubernetes"]
 
 
-def definition_of(kind: WorkloadKind, of: str = "") -> Object:
-    """A kind's definition, with the other versions of its name: an API server must read what it has stored."""
-    made = copy.deepcopy(kind_of(kind, of))
-    served = made["spec"]["versions"]
-    for other in (kind_of(kind), kind_of(kind, OTHER_OPERATOR)):
-        served += [
-            {**each, "served": False, "storage": False}
-            for each in other["spec"]["versions"]
-            if each["name"] not in {one["name"] for one in served}
-        ]
-    return made
-
-
-DEFINED = [(each, definition_of(each)) for each in ENDED] + [
-    (each, definition_of(each, OTHER_OPERATOR)) for each in ENDED if each.kind == "MPIJob"
+DEFINED = [(each, kind_of(each)) for each in ENDED] + [
+    (each, kind_of(each, OTHER_OPERATOR)) for each in ENDED if each.kind == "MPIJob"
 ]
 
 
@@ -218,7 +205,7 @@ def test_a_ray_job_that_kuberay_would_give_up_is_kept(
 
 def without_suspension(kind: WorkloadKind) -> tuple[WorkloadKind, Object]:
     """Its definition of a time before its project could suspend it."""
-    older = definition_of(kind)
+    older = copy.deepcopy(kind_of(kind))
     for version in (each for each in older["spec"]["versions"] if each["served"]):
         part = version["schema"]["openAPIV3Schema"]
         *above, field = ["spec", *kind.suspend.split(".")]

@@ -4,6 +4,7 @@
 (Kubeflow's Notebook), one of ours stands in: the fields that gpuwatch writes, of their types.
 """
 
+import copy
 import functools
 import json
 import re
@@ -113,7 +114,20 @@ def stored_version(definition: Object) -> str:
 
 def kind_of(kind: WorkloadKind, of: str = "") -> Object:
     """A kind of the table as its project defines it, or else ours."""
-    return own_kind(our_kind(kind), of)
+    made = own_kind(our_kind(kind), of)
+    if len(kind.versions) <= 1:
+        return made
+    made = copy.deepcopy(made)
+    served = made["spec"]["versions"]
+    # An API server that has kept objects in one version serves no later definition of that name without it.
+    for other in (own_kind(our_kind(kind)), own_kind(our_kind(kind), OTHER_OPERATOR)):
+        known = {each["name"] for each in served}
+        served += [
+            {**each, "served": False, "storage": False}
+            for each in other["spec"]["versions"]
+            if each["name"] not in known
+        ]
+    return made
 
 
 def our_kind(kind: WorkloadKind) -> Object:
@@ -130,6 +144,9 @@ def our_kind(kind: WorkloadKind) -> Object:
     if kind.scaled:
         paths = {"specReplicasPath": ".spec.replicas", "statusReplicasPath": ".status.replicas"}
         served["subresources"]["scale"] = paths
+    made["spec"]["versions"] += [
+        {**served, "name": each, "served": False, "storage": False} for each in kind.versions[1:]
+    ]
     return made
 
 
