@@ -128,6 +128,16 @@ class GpuReading(LinkReading):
             group="ecc_detail",
         ),
     ] = None
+    sram_threshold_exceeded: Annotated[
+        int | None,
+        Metric(
+            "1 if on-chip memory (SRAM) had more uncorrectable errors than NVIDIA's field diagnosis allows.",
+            "SramEccErrorStatus().bThresholdExceeded",
+            slow=True,
+            group="ecc_detail",
+            judged=True,
+        ),
+    ] = None
     retired_pages_total: Annotated[
         Mapping[str, float] | None,
         Metric(

@@ -7,10 +7,17 @@ from typing import Annotated
 from gpuwatch.model.gpu_load import LoadReading
 from gpuwatch.model.metric import Kind, Metric
 
+# nvml.h: NVML_GPU_FABRIC_STATE_*. A GPU of `not_supported` has no fabric, and no value.
+FABRIC_STATES = ("not_supported", "not_started", "in_progress", "completed")
+FABRIC_JOINED = FABRIC_STATES.index("completed")
+
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class LinkReading(LoadReading):
-    """Counters run since the driver was loaded; None is "not known"."""
+    """Counters run since the driver was loaded; None is "not known".
+
+    `fabric_faults` are names of what is wrong with the NVLink fabric by its driver; empty is a measured "none".
+    """
 
     pcie_link_generation: Annotated[
         int | None,
@@ -169,6 +176,7 @@ class LinkReading(LoadReading):
             kind=Kind.COUNTER,
             slow=True,
             group="nvlink",
+            judged=True,
         ),
     ] = None
     nvlink_replay_errors_total: Annotated[
@@ -237,6 +245,17 @@ class LinkReading(LoadReading):
             group="nvlink_links",
         ),
     ] = None
+    fabric_state: Annotated[
+        int | None,
+        Metric(
+            "Joining the NVLink fabric: 1 not started, 2 in progress, 3 completed; absent without one.",
+            "GpuFabricInfoV().state",
+            slow=True,
+            group="modes",
+            judged=True,
+        ),
+    ] = None
+    fabric_faults: tuple[str, ...] | None = None
     c2c_tx_bytes_per_second: Annotated[
         float | None,
         Metric(

@@ -32,7 +32,11 @@ Health never makes a machine look idle or busy.
 
 {levels}
 
-Where each begins is set under `agent.health`. Reaching the power limit under load (`sw_power_cap`) is no fault.
+Where most begin is set under `agent.health`. Reaching the power limit under load (`sw_power_cap`) is no fault.
+`nvlink_errors` begins at 100 recoveries of links, or 360,000 packets sent again or with a wrong checksum, in about an
+hour. What the fabric recovers by itself, and joining it, count after five minutes. On-chip memory and fabric are asked
+about each 30 s. Older drivers and most GPUs do not tell, and some tell only root: then nothing is known, neither good
+nor bad.
 
 ## GPUs that are gone
 

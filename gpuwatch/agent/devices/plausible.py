@@ -30,6 +30,8 @@ _BOUNDS: tuple[tuple[str, float, float], ...] = (
     ("width_max", 0, 64),
     ("_mode", 0, 64),
     ("recovery_action", 0, 64),
+    ("_exceeded", 0, 1),
+    ("fabric_state", 0, 3),
     ("", -(2**63), 2**63),
 )
 _SIZES = ("memory", "bar1")

@@ -6,8 +6,12 @@ from dataclasses import dataclass, replace
 from gpuwatch.agent.health.counters import Figures
 from gpuwatch.agent.health.settings import HealthRules
 from gpuwatch.model.gpu import DownCause, GpuReading
+from gpuwatch.model.gpu_links import FABRIC_JOINED
 from gpuwatch.model.health import XIDS, Finding, Health, Remedy, Severity
 
+_RECOVERY_SECONDS = 300.0  # what the fabric does by itself may take minutes, after a boot too
+_RECOVERIES_PER_HOUR = 100.0  # once for each of 18 links, as when a switch starts again, is no fault
+_REPEATS_PER_HOUR = 360_000.0  # 100 a second: DCGM's limit for checksum errors
 _HUNG_AFTER_SECONDS = 10.0  # a GPU left unread by a hang is read by the next probe long before
 _HEALTHS = {Severity.CRITICAL: Health.FAILING, Severity.WARNING: Health.DEGRADED}
 
@@ -34,6 +38,18 @@ def _narrow(reading: GpuReading, _: Figures, rules: HealthRules) -> bool:
     return width is not None and full is not None and load is not None and width < full and load >= rules.load_ratio
 
 
+def _fabric(fault: str, sentence: str, remedy: Remedy, after_seconds: float = 0.0) -> Level:
+    """What the driver finds wrong with the NVLink fabric: one GPU's own work goes on, so it is degraded."""
+    level = _level(
+        f"fabric_{fault}",
+        sentence,
+        remedy,
+        "fabric_faults (nvmlDeviceGetGpuFabricInfoV)",
+        lambda reading, *_: fault in (reading.fabric_faults or ()),
+    )
+    return replace(level, after=lambda _: after_seconds)
+
+
 LEVELS: tuple[Level, ...] = (
     _level(
         "row_remap_failure",
@@ -41,6 +57,13 @@ LEVELS: tuple[Level, ...] = (
         Remedy.REPLACE_HARDWARE,
         "remapped_rows_failure",
         lambda reading, *_: reading.remapped_rows_failure == 1,
+    ),
+    _level(
+        "sram_ecc_threshold",
+        "On-chip memory (SRAM) had more uncorrectable errors than NVIDIA's field diagnosis allows.",
+        Remedy.REPLACE_HARDWARE,
+        "sram_threshold_exceeded",
+        lambda reading, *_: reading.sram_threshold_exceeded == 1,
     ),
     _level(
         "row_remap_pending",
@@ -101,6 +124,43 @@ LEVELS: tuple[Level, ...] = (
         ),
         after=lambda rules: rules.narrow_after,
     ),
+    _level(
+        "nvlink_errors",
+        "Its NVLinks recover or send again far too often: have cables, switch and seating looked at.",
+        Remedy.DRAIN,
+        "nvlink_errors_total",
+        lambda _, figures, __: (
+            figures.recoveries_per_hour > _RECOVERIES_PER_HOUR or figures.repeats_per_hour > _REPEATS_PER_HOUR
+        ),
+    ),
+    replace(
+        _level(
+            "fabric_not_joined",
+            "It has not joined its NVLink fabric: start nvidia-fabricmanager or see to the switches.",
+            Remedy.DRAIN,
+            "fabric_state (nvmlDeviceGetGpuFabricInfoV)",
+            lambda reading, *_: reading.fabric_state is not None and reading.fabric_state < FABRIC_JOINED,
+        ),
+        after=lambda _: _RECOVERY_SECONDS,
+    ),
+    _fabric("join_failed", "It could not join its NVLink fabric: see to the fabric manager's log.", Remedy.RESET),
+    _fabric("degraded_bandwidth", "Its NVLink fabric lacks bandwidth: some of its links are down.", Remedy.DRAIN),
+    _fabric("route_unhealthy", "A route of its NVLink fabric does not work.", Remedy.RESET),
+    _fabric(
+        "incorrect_configuration", "Its NVLink fabric is configured wrongly: `nvidia-smi -q` says how.", Remedy.DRAIN
+    ),
+    _fabric(
+        "route_recovery",
+        "A route of its NVLink fabric has been recovering for minutes.",
+        Remedy.DRAIN,
+        _RECOVERY_SECONDS,
+    ),
+    _fabric(
+        "access_timeout",
+        "Its NVLink fabric has been recovering from a time-out for minutes.",
+        Remedy.RESET,
+        _RECOVERY_SECONDS,
+    ),
 )
 
 _WITNESSES = (
@@ -113,12 +173,22 @@ _WITNESSES = (
     "ecc_corrected_volatile_errors_total",
     "clock_event_seconds_total",
     "pcie_link_width",
+    "sram_threshold_exceeded",
+    "fabric_state",
+    "fabric_faults",
+    "nvlink_errors_total",
 )
 
 
 def has_evidence(reading: GpuReading) -> bool:
     """Whether the reading has any value that can show a cause."""
     return any(getattr(reading, name) is not None for name in _WITNESSES)
+
+
+def seen_at_once(reading: GpuReading) -> list[Finding]:
+    """What a single reading shows, without what must last."""
+    rules = HealthRules()
+    return [level.finding for level in LEVELS if level.after(rules) == 0 and level.holds(reading, Figures(), rules)]
 
 
 def _as_finding(action: str, health: Health, sentence: str, remedy: Remedy) -> tuple[str, Finding]:

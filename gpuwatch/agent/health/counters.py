@@ -1,7 +1,8 @@
 """A GPU's counters over time: increases, rates and shares, updated at each reading."""
 
 from collections.abc import Mapping
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
+from typing import TypeVar
 
 from gpuwatch.agent.health.settings import BLIND_SECONDS, HealthRules
 from gpuwatch.model.gpu import GpuReading
@@ -10,7 +11,10 @@ _HOUR_SECONDS = 3600.0
 _THERMAL_EVENTS = ("hw_thermal_slowdown", "sw_thermal_slowdown")
 _POWER_BRAKE_EVENTS = ("hw_power_brake_slowdown",)
 _HARDWARE_EVENT = "hw_slowdown"  # either of the hardware's two above, or neither is named
+_REPEATS = ("replay", "crc")
 _HARDWARE_REASONS = frozenset(("hw_thermal_slowdown", "hw_power_brake_slowdown"))
+
+_Count = TypeVar("_Count", int, float)
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -28,6 +32,10 @@ class Figures:
     thermal_ratio: float = 0.0
     power_brake_ratio: float = 0.0
     hardware_ratio: float = 0.0
+    link_recoveries: float | None = None  # the most since the counters last began
+    recoveries_per_hour: float = 0.0
+    link_repeats: float | None = None
+    repeats_per_hour: float = 0.0
 
     def has_restarted(self, reading: GpuReading) -> bool:
         """Whether the GPU was reset or its driver reloaded since: the energy counter began again."""
@@ -46,19 +54,26 @@ class Figures:
         corrected = reading.ecc_corrected_volatile_errors_total
         uncorrected = reading.ecc_uncorrected_volatile_errors_total
         energy = reading.energy_joules_total
-        faded = self.corrected_per_hour * _HOUR_SECONDS / (_HOUR_SECONDS + gap)
+        fading = _HOUR_SECONDS / (_HOUR_SECONDS + gap)
+        links = self if not self.has_restarted(reading) else replace(self, link_recoveries=None, link_repeats=None)
+        errors = reading.nvlink_errors_total or {}
+        recoveries, repeats = errors.get("recovery"), _sum_known(errors, _REPEATS)
         return Figures(
             read_seconds=now,
             energy_joules=self.energy_joules if energy is None else energy,
             uncorrected=self.uncorrected if uncorrected is None else uncorrected,
             new_uncorrected=_increase(self.uncorrected, uncorrected),
             corrected=self.corrected if corrected is None else corrected,
-            corrected_per_hour=faded + _increase(self.corrected, corrected),
+            corrected_per_hour=self.corrected_per_hour * fading + _increase(self.corrected, corrected),
             clock_seconds=reading.clock_event_seconds_total,
             clock_events=reading.clock_events or (),
             thermal_ratio=self.thermal_ratio + (thermal - self.thermal_ratio) * weight,
             power_brake_ratio=self.power_brake_ratio + (power_brake - self.power_brake_ratio) * weight,
             hardware_ratio=self.hardware_ratio + (hardware - self.hardware_ratio) * weight,
+            link_recoveries=_most(links.link_recoveries, recoveries),
+            recoveries_per_hour=self.recoveries_per_hour * fading + _increase(links.link_recoveries, recoveries),
+            link_repeats=_most(links.link_repeats, repeats),
+            repeats_per_hour=self.repeats_per_hour * fading + _increase(links.link_repeats, repeats),
         )
 
     def _share(self, reading: GpuReading, events: tuple[str, ...], gap: float) -> float:
@@ -77,5 +92,15 @@ class Figures:
         return float(now)
 
 
-def _increase(before: int | None, after: int | None) -> int:
+def _most(before: float | None, after: float | None) -> float | None:
+    """The sum over links falls while one of them gives no value, and its return is no error."""
+    return after if before is None else before if after is None else max(before, after)
+
+
+def _sum_known(counts: Mapping[str, float], names: tuple[str, ...]) -> float | None:
+    known = [counts[name] for name in names if name in counts]
+    return sum(known) if known else None
+
+
+def _increase(before: _Count | None, after: _Count | None) -> _Count | int:
     return 0 if before is None or after is None else max(0, after - before)

@@ -6,6 +6,7 @@ from collections.abc import Iterator
 
 from gpuwatch.agent.devices.buses import Driver, drivers_here
 from gpuwatch.agent.devices.messages import Cycle, Down, Message, Reading, Step, Unavailable, decode
+from gpuwatch.agent.health.causes import seen_at_once
 from gpuwatch.agent.probe.child import ProbeChild
 from gpuwatch.cli.doctor.context import AgentCase, may_write
 from gpuwatch.cli.doctor.report import KINDS, Finding, fine, first_names, make_finding
@@ -62,7 +63,12 @@ def _gpus(case: AgentCase, cycle: Cycle, messages: list[Message]) -> Iterator[Fi
     for each in down.values():
         name = gpu_name(each.info.uuid, each.info.index)
         yield make_finding("gpus.unreadable", name, f"{each.cause.value}: {each.detail}")
-    read = {message.reading.info.uuid for message in messages if isinstance(message, Reading)}
+    readings = [message.reading for message in messages if isinstance(message, Reading)]
+    for reading in readings:
+        for sick in seen_at_once(reading):
+            name = gpu_name(reading.info.uuid, reading.info.index)
+            yield make_finding("gpus.sick", name, f"{sick.code}: {sick.sentence} Remedy: {sick.remedy}")
+    read = {reading.info.uuid for reading in readings}
     for gpu in cycle.gpus:
         if gpu.uuid not in read | down.keys():
             text = f"no answer within {format_duration(PROBE_SECONDS)}"

@@ -97,6 +97,7 @@ def test_an_old_driver(driver: StubDriver, tmp_path: Path) -> None:
     assert isinstance(message, Reading)
     assert (message.reading.temperature_celsius, message.reading.clock_events) == (61.0, ("sw_power_cap",))
     assert [process.pid for process in message.reading.processes or ()] == [10]
+    assert (message.reading.sram_threshold_exceeded, message.reading.fabric_state) == (None, None)
 
 
 def test_calls_of_one_cycle(driver: StubDriver) -> None:

@@ -23,6 +23,14 @@ SEEN: dict[str, tuple[dict[str, Any], Health, Remedy]] = {
         Health.DEGRADED,
         Remedy.DRAIN,
     ),
+    "sram_ecc_threshold": ({"sram_threshold_exceeded": 1}, Health.FAILING, Remedy.REPLACE_HARDWARE),
+    "fabric_not_joined": ({"fabric_state": 1}, Health.DEGRADED, Remedy.DRAIN),
+    "fabric_join_failed": ({"fabric_faults": ("join_failed",)}, Health.DEGRADED, Remedy.RESET),
+    "fabric_degraded_bandwidth": ({"fabric_faults": ("degraded_bandwidth",)}, Health.DEGRADED, Remedy.DRAIN),
+    "fabric_route_unhealthy": ({"fabric_faults": ("route_unhealthy",)}, Health.DEGRADED, Remedy.RESET),
+    "fabric_incorrect_configuration": ({"fabric_faults": ("incorrect_configuration",)}, Health.DEGRADED, Remedy.DRAIN),
+    "fabric_route_recovery": ({"fabric_faults": ("route_recovery",)}, Health.DEGRADED, Remedy.DRAIN),
+    "fabric_access_timeout": ({"fabric_faults": ("access_timeout",)}, Health.DEGRADED, Remedy.RESET),
 }
 
 

@@ -23,6 +23,7 @@ from gpuwatch.agent.devices.nvml.calls import (
 from gpuwatch.agent.devices.nvml.gpm import Gpm
 from gpuwatch.agent.devices.nvml.mig import Mig
 from gpuwatch.agent.devices.nvml.processes import Partial, Processes
+from gpuwatch.agent.devices.nvml.structures import ROWS as STRUCTURES
 from gpuwatch.model.gpu import CLOCK_EVENTS, GpuReading, metrics
 from gpuwatch.model.metric import SLOW_SECONDS, STEADY_SECONDS, GroupName, fields_read
 from gpuwatch.model.mig import MigInstance
@@ -39,6 +40,7 @@ _MEASURED = dict(metrics())
 _EVERY: dict[str, int | None] = {
     **{name: metric.every_seconds for name, metric in _MEASURED.items()},
     "clock_events": STEADY_SECONDS,
+    "fabric_faults": SLOW_SECONDS,
 }
 _HOLDERS = {"processes", "processes_partial"}
 _LINK_COUNT = Table({"count": (Field(nvml.NVML_FI_DEV_NVLINK_LINK_COUNT, int),)})
@@ -314,6 +316,7 @@ ROWS: dict[str, _Ways] = {
         Call("nvmlDeviceGetCurrentClocksEventReasons", _events),
         Call("nvmlDeviceGetCurrentClocksThrottleReasons", _events),  # its name before R535
     ),
+    **STRUCTURES,
     "processes": (Processes(),),
     "processes_partial": (Partial(),),
 }

@@ -182,6 +182,26 @@ int nvmlDeviceGetMarginTemperature(Gpu *gpu, Margin *reading) {
     return SUCCESS;
 }
 
+int nvmlDeviceGetSramEccErrorStatus(Gpu *gpu, SramStatus *status) {
+    enum { VERSION_1 = 0x01000068 };
+    ENTER(device, __func__, gpu);
+    if (status->version != VERSION_1)
+        return VERSION_MISMATCH;
+    status->exceeded = (unsigned)gpu->sram_exceeded;
+    return SUCCESS;
+}
+
+int nvmlDeviceGetGpuFabricInfoV(Gpu *gpu, Fabric *fabric) {
+    enum { VERSION_2 = 0x02000024 };
+    ENTER(device, __func__, gpu);
+    if (fabric->version != VERSION_2)
+        return VERSION_MISMATCH;
+    fabric->state = (unsigned)gpu->fabric_state;
+    fabric->status = (unsigned)gpu->fabric_status;
+    fabric->mask = (unsigned)gpu->fabric_mask;
+    return SUCCESS;
+}
+
 int nvmlDeviceGetTemperatureV(Gpu *gpu, Temperature *reading) {
     enum { VERSION_1 = 0x0100000C };
     ENTER(device, __func__, gpu);

@@ -22,6 +22,8 @@ typedef struct { unsigned pid; unsigned long long memory; unsigned gpu_instance,
 typedef struct { unsigned version; unsigned long long total, reserved, free, used; } Memory;
 typedef struct { unsigned version, sensor; int temperature; } Temperature;
 typedef struct { unsigned version; int margin; } Margin;
+typedef struct { unsigned version; unsigned long long counts[11]; unsigned exceeded; } SramStatus;
+typedef struct { unsigned version; unsigned char cluster[16]; unsigned status, clique, state, mask; } Fabric;
 typedef struct { char legacy[16]; unsigned domain, bus, device, device_id, subsystem_id; char id[32]; } Pci;
 
 /* Numbers in the units of NVML: percent, bytes, degrees, milliwatts, millijoules, megahertz. */
@@ -30,6 +32,7 @@ typedef struct { char legacy[16]; unsigned domain, bus, device, device_id, subsy
     X(memory_reserved, 536870912LL) X(temperature, 35) X(memory_temperature, 40) X(power, 70000)                      \
     X(power_limit, 700000) X(energy, 0) X(energy_grows, 0) X(sm_clock, 345) X(memory_clock, 2619) X(clock_events, 1)  \
     X(ecc_volatile, 0) X(ecc_aggregate, 0) X(sample_type, TYPE_UINT) X(lost, 0) X(absent, 0) X(hang, 0)               \
+    X(sram_exceeded, 0) X(fabric_state, 3) X(fabric_status, 0) X(fabric_mask, 0x1AA)                                  \
     X(latency_us, 0) X(samples_again, 0) X(encoder, 0) X(decoder, 0) X(jpeg, 0) X(ofa, 0)                             \
     X(bar1_total, 137438953472LL) X(bar1_used, 1048576) X(temperature_margin, 52) X(power_default, 700000)            \
     X(power_min, 200000) X(power_max, 700000) X(graphics_clock, 345) X(video_clock, 765) X(clock_max, 1980)           \

@@ -44,10 +44,10 @@ def test_a_gpu_that_tells_nothing_is_unknown_not_healthy(patient: Patient) -> No
 
 @pytest.mark.parametrize("code", SEEN)
 def test_what_is_seen_is_found(patient: Patient, code: str) -> None:
-    """Two minutes of it are enough for each."""
+    """Six minutes of it are enough for each."""
     measured, state, remedy = SEEN[code]
     patient.look(a_reading())
-    verdict = patient.look(a_reading(**measured), times=120)
+    verdict = patient.look(a_reading(**measured), times=360)
 
     assert patient.codes == [code]
     assert (verdict.state, verdict.remedy) == (state, remedy)
@@ -55,7 +55,10 @@ def test_what_is_seen_is_found(patient: Patient, code: str) -> None:
 
 def test_no_row_of_the_table_is_left_untested() -> None:
     """Each level has its case here."""
-    assert {level.finding.code for level in LEVELS} == {*SEEN, "ecc_uncorrected", "ecc_corrected_rate"}
+    assert {level.finding.code for level in LEVELS} == {
+        *SEEN,
+        *("ecc_uncorrected", "ecc_corrected_rate", "nvlink_errors"),
+    }
 
 
 @pytest.mark.parametrize("code", SEEN)
@@ -145,6 +148,35 @@ def test_a_narrow_link_matters_under_load_and_after_a_while(patient: Patient) ->
     patient.look(a_busy_reading(**narrow), times=5)
 
     assert (before, patient.codes) == ([], ["pcie_narrow"])
+
+
+def test_what_a_fabric_does_by_itself_is_borne_for_minutes(patient: Patient) -> None:
+    """Joining after a boot, a route or a time-out that recovers: only what lasts is a cause."""
+    for measured in ({"fabric_state": 2}, {"fabric_faults": ("route_recovery", "access_timeout"), "fabric_state": 3}):
+        patient.look(a_reading(**measured), times=250)
+        patient.look(a_reading(fabric_state=3, fabric_faults=()), times=60)
+
+    assert patient.verdict.state is Health.HEALTHY
+
+
+def test_links_that_recover_again_and_again_are_found(patient: Patient) -> None:
+    """Once for each link, as when a switch starts again, is borne; every twenty seconds for an hour is not."""
+    for minute in range(60):
+        patient.look(a_reading(nvlink_errors_total={"recovery": 18.0 if minute > 9 else 0.0}), every=MINUTE)
+    once = patient.codes
+    for minute in range(60):
+        patient.look(a_reading(nvlink_errors_total={"recovery": 18.0 + 3 * minute}), every=MINUTE)
+
+    assert (once, patient.codes) == ([], ["nvlink_errors"])
+
+
+def test_a_link_whose_count_comes_and_goes_is_no_error(patient: Patient) -> None:
+    """The sum over the links falls while one is down, and has its old value again when it is back."""
+    for minute in range(60):
+        total = 400.0 if minute % 2 else 9000.0
+        patient.look(a_reading(nvlink_errors_total={"recovery": total, "replay": total * 1000}), every=MINUTE)
+
+    assert patient.codes == []
 
 
 def test_what_is_not_known_is_no_cause(patient: Patient) -> None:

@@ -16,9 +16,9 @@ def test_a_cause_must_be_away_for_a_while(patient: Patient, code: str) -> None:
     """Ten minutes without it, no less; it coming back starts them again."""
     patient = Patient(HealthRules(throttle_window=1.0))
     patient.look(a_reading())
-    patient.look(a_reading(**SEEN[code][0]), times=120)
+    patient.look(a_reading(**SEEN[code][0]), times=360)
     patient.rest(9)
-    patient.look(a_reading(**SEEN[code][0]), times=120)
+    patient.look(a_reading(**SEEN[code][0]), times=360)
     late = patient.rest(9).state
     over = patient.rest(2).state
 

@@ -130,6 +130,16 @@ def test_a_lost_gpu_is_told_with_its_number(stub: StubDriver, tmp_path: Path) ->
     assert codes(devices.driver(a_host(tmp_path))) == ["gpus.unreadable"]
 
 
+def test_what_is_wrong_with_a_gpu_at_once_is_told_with_its_remedy(stub: StubDriver, tmp_path: Path) -> None:
+    """A board to be exchanged and a fabric that lacks bandwidth, of one GPU of two."""
+    stub.gpus(2)
+    stub.gpu(1).set(sram_exceeded=1, fabric_mask=0x1A9)
+    found = [each for each in devices.driver(a_host(tmp_path)) if each.code == "gpus.sick"]
+
+    assert [each.seen.partition(":")[0] for each in found] == ["sram_ecc_threshold", "fabric_degraded_bandwidth"]
+    assert "replace_hardware" in found[0].seen
+
+
 @pytest.mark.parametrize("words", ["", "import time; time.sleep(60)"])
 def test_a_driver_that_says_nothing_hangs(tmp_path: Path, monkeypatch: pytest.MonkeyPatch, words: str) -> None:
     """A probe that ends, or waits, without a word is left behind in time."""
