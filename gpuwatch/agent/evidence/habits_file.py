@@ -111,6 +111,7 @@ def _may_be_seen(seen: Seen) -> bool:
     return (
         len(seen.visitors) <= MOST_USERS
         and len(seen.in_use) <= MOST_SIGNALS
+        and (seen.looked_at is None or seen.looked_at <= seen.at)
         and all(each <= seen.at for each in seen.in_use.values())
         and all(
             0 < len(each.began) <= MOST_VISITS

@@ -33,11 +33,15 @@ MOST_SIGNALS = 64
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Seen:
-    """What one agent had seen at `at`: who came, and when each signal last found the node in use."""
+    """What one agent had seen at `at`: who came, and when each signal last found the node in use.
+
+    `looked_at` is when it looked for people last; None in the file of an older agent.
+    """
 
     boot: str
     machine: str
     at: BoundedFloat
+    looked_at: BoundedFloat | None = None
     visitors: tuple[Visitor, ...] = ()
     in_use: Mapping[str, BoundedFloat]
 
@@ -49,7 +53,7 @@ class Past:
         """No agent has run here yet."""
         self._boot, self._machine = _read_word(roots.proc / "sys/kernel/random/boot_id"), _machine(roots)
         self.visits = Visits()
-        self.looked_at: float | None = None  # when the earlier agent looked last
+        self.looked_at: float | None = None  # when the earlier agent looked for people last
         self._earlier: Mapping[str, float] = {}
         self._unknown_since: float | None = None  # what was in use before then is not known
         self._in_use: dict[str, float] = {}
@@ -68,9 +72,10 @@ class Past:
         if seen.boot != self._boot and seen.machine != self._machine:
             return
         passed = at - seen.at if seen.boot == self._boot and seen.at <= at else at
-        self.looked_at = at - passed
-        self.visits.take_up(each.later_by(self.looked_at - seen.at) for each in seen.visitors)
-        self._earlier = {name: self.looked_at + (each - seen.at) for name, each in seen.in_use.items()}
+        later = at - passed - seen.at
+        self.looked_at = later + (seen.at if seen.looked_at is None else seen.looked_at)
+        self.visits.take_up(each.later_by(later) for each in seen.visitors)
+        self._earlier = {name: later + each for name, each in seen.in_use.items()}
         if passed > UNWATCHED_SECONDS:
             self._unknown_since = at
 
@@ -82,8 +87,12 @@ class Past:
             for name in _HELD_LONGER_SECONDS:
                 young.setdefault(name, self._unknown_since)
         visitors = tuple(each.later_by(0.0) for each in self.visits.visitors)
-        newest = max((at, *young.values(), *(each.seen_at for each in visitors)))  # other threads look, too
-        return Seen(boot=self._boot, machine=self._machine, at=newest, visitors=visitors, in_use=young)
+        looked_at = self.looked_at if self.visits.looked_at is None else self.visits.looked_at
+        times = (*young.values(), *(each.seen_at for each in visitors), *(() if looked_at is None else (looked_at,)))
+        newest = max((at, *times))  # other threads look, too
+        return Seen(
+            boot=self._boot, machine=self._machine, at=newest, looked_at=looked_at, visitors=visitors, in_use=young
+        )
 
     def judge(self, found: tuple[Evidence, ...], at: float) -> tuple[Evidence, ...]:
         """The evidence of a moment, occupied where an earlier agent saw the node in use and this one sees nothing."""

@@ -58,6 +58,7 @@ class Visits:
         """Nobody has come yet."""
         self._visitors: Mapping[str, Visitor] = {}  # never changed, but replaced
         self.news = 0  # how often somebody came
+        self.looked_at: float | None = None
 
     @property
     def visitors(self) -> tuple[Visitor, ...]:
@@ -75,6 +76,7 @@ class Visits:
 
     def note(self, here: Mapping[str, bool], at: float) -> None:
         """Take who is here from another machine, and whether none of their logins has a terminal."""
+        self.looked_at = at
         visitors = dict(self._visitors)
         for user, program in here.items():
             known = visitors.pop(user, None)

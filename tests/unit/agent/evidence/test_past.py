@@ -252,3 +252,15 @@ def test_a_login_while_no_agent_ran_is_not_missed(host: FolderHost) -> None:
     past = restarted(host, Past(host.roots), host.clock.monotonic() - 600.0, begin=host.clock.monotonic())
     host.login_written(300.0)
     assert seen(host, People(SessionSettings(), host.roots, past)).says is State.OCCUPIED
+
+
+@pytest.mark.parametrize(("ago", "says"), [(9.0, State.OCCUPIED), (14.0, State.IDLE)])
+def test_a_login_between_the_last_look_at_people_and_the_end_of_the_agent_is_not_missed(
+    host: FolderHost, ago: float, says: State
+) -> None:
+    """It wrote its file eight seconds after that look. logind keeps a user for ten: the next look comes too late."""
+    at, earlier = host.clock.monotonic(), Past(host.roots)
+    earlier.visits.note({}, at - 12.0)
+    past = restarted(host, earlier, at - 4.0, begin=at)
+    host.login_written(ago)
+    assert seen(host, People(SessionSettings(), host.roots, past)).says is says
