@@ -20,7 +20,8 @@ reloading the driver does it, too), `reboot`, `replace_hardware`. The first caus
 what the driver itself asks for comes before every guess.
 
 A cause is over once the GPU was read for {recover_after} (`agent.health.recover_after`) without it; time in which
-nothing was read does not count. An XID that asks for a reset or a reboot is not forgotten, unless the driver tells a
+nothing was read does not count. A cause that comes back within a day must be away twice as long as before, a day at
+most: what flaps is reported once. An XID that asks for a reset or a reboot is not forgotten, unless the driver tells a
 recovery action and it is `none`. A reset of the GPU or a reload of the driver (the energy counter starts again, or the
 kernel log says so) ends at once what a reset mends; what still holds is seen again in the same cycle.
 `agent.health_file` carries all this from one agent to the next of the same boot; a reboot ends all memory.

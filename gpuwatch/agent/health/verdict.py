@@ -6,7 +6,8 @@ Rules, all of them:
    (model.xid.XIDS), what it asks for (causes.RECOVERY). A GPU is as well as its worst cause; with none it is healthy.
 2. What the driver asks for outranks guesses: its finding comes first, whatever else was found.
 3. A cause is forgotten once the GPU was read for `recover_after` without it, never sooner but by rule 4. An XID that
-   asks for a reset or more is not forgotten at all, unless the driver says that it asks for nothing.
+   asks for a reset or more is not forgotten at all, unless the driver says that it asks for nothing. A cause that comes
+   back within a day must be away twice as long as before, a day at most: what flaps is reported once, not each time.
 4. A reset of the GPU and a reload of its driver (its energy counter starts again, or the kernel log says so) remove
    the causes that a reset removes; a cause that still holds is seen again at once. A reboot ends all records.
 5. No reading and no cause is unknown, never healthy; so is a reading without any value that could show a cause, and
@@ -29,6 +30,7 @@ __all__ = ["Cause", "HealthRules", "Look", "Record", "fold"]
 _RANK = {health: rank for rank, health in enumerate((Health.HEALTHY, Health.DEGRADED, Health.FAILING))}
 _REMEDY_RANK = {remedy: rank for rank, remedy in enumerate(Remedy)}
 _MUTE = "no value that shows its health is supported or could be read"
+_DAY_SECONDS = 86400.0
 _MENDED_BY_RESET = {Remedy.NOTHING, Remedy.DRAIN, Remedy.RESET}
 
 
@@ -52,6 +54,7 @@ class Cause:
     last_seconds: float
     after_seconds: float = 0.0  # it counts only once it has held for this long
     lasting: bool = False
+    patience: float = 1.0  # it must be away for so many times `recover_after`
 
     @property
     def counts(self) -> bool:
@@ -66,6 +69,14 @@ class Cause:
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
+class Past:
+    """A cause that is over, and when."""
+
+    over_seconds: float
+    patience: float
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
 class Record:
     """What is known of one GPU between cycles."""
 
@@ -73,6 +84,7 @@ class Record:
         default_factory=lambda: GpuHealth(state=Health.UNKNOWN, since=None, doubt="not read yet")
     )
     causes: Mapping[str, Cause] = field(default_factory=dict)
+    past: Mapping[str, Past] = field(default_factory=dict)  # causes that ended within a day
     figures: Figures = field(default_factory=Figures)
     looked_seconds: float | None = None
     reported_action: int | None = None  # recovery action by the kernel log, for drivers without the field
@@ -103,15 +115,38 @@ def fold(record: Record, look: Look, rules: HealthRules) -> Record:
             _add_cause(causes, cause)
         for finding, after in present.values():
             _add_cause(causes, Cause(finding=finding, first_seconds=now, last_seconds=now, after_seconds=after))
+        for code in causes.keys() - record.causes.keys():
+            causes[code] = replace(causes[code], patience=_patience(record.past.get(code), now, rules))
         kept = {
             code: cause
             for code, cause in causes.items()
             if code in present
-            or (cause.counts and ((cause.lasting and action != 0) or now - cause.last_seconds < rules.recover_after))
+            or (
+                cause.counts
+                and ((cause.lasting and action != 0) or now - cause.last_seconds < rules.recover_after * cause.patience)
+            )
         }
-        record = replace(record, causes=kept)
+        record = replace(record, causes=kept, past=_past(record, kept, now))
     verdict = _verdict(record, look)
     return record if verdict is record.verdict else replace(record, verdict=verdict)
+
+
+def _patience(past: Past | None, now: float, rules: HealthRules) -> float:
+    """How many times as long as at first a cause that is new again must be away."""
+    if past is None or now - past.over_seconds >= _DAY_SECONDS:
+        return 1.0
+    most = max(1.0, _DAY_SECONDS / rules.recover_after) if rules.recover_after > 0 else 1.0
+    return min(2 * past.patience, most)
+
+
+def _past(record: Record, kept: Mapping[str, Cause], now: float) -> dict[str, Past]:
+    """The causes that ended within a day, with those that ended now."""
+    ended = {
+        code: Past(over_seconds=now, patience=cause.patience)
+        for code, cause in record.causes.items()
+        if code not in kept and cause.counts
+    }
+    return {code: past for code, past in record.past.items() if now - past.over_seconds < _DAY_SECONDS} | ended
 
 
 def _accusations(events: tuple[XidEvent, ...]) -> Iterator[Cause]:
@@ -129,7 +164,8 @@ def _add_cause(causes: dict[str, Cause], cause: Cause) -> None:
     known = causes.get(cause.finding.code)
     first = cause.first_seconds if known is None else min(known.first_seconds, cause.first_seconds)
     last = cause.last_seconds if known is None else max(known.last_seconds, cause.last_seconds)
-    causes[cause.finding.code] = replace(cause, first_seconds=first, last_seconds=last)
+    patience = cause.patience if known is None else known.patience
+    causes[cause.finding.code] = replace(cause, first_seconds=first, last_seconds=last, patience=patience)
 
 
 def _present(
