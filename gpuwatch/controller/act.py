@@ -93,11 +93,12 @@ class _Execution:
     ) -> None:
         """Nothing is done yet."""
         self.acts: list[Act] = []
-        self._targets, self._clock, self._circuits = Targets(parts), parts.clock, parts.memory.circuits
+        # No lambda below holds `self`: in a circle, all that a round saw would stay until the next collection.
+        self._targets, self._clock, self._circuits = (targets := Targets(parts)), parts.clock, parts.memory.circuits
         self._circuits.begin_round()
         self.turns = Turns(
             self._circuits,
-            lambda review: self._targets.target_of(review.step).servers(observation, review.step),
+            lambda review: targets.target_of(review.step).servers(observation, review.step),
             (review for review in reviews if review.allowed),
             observation.interval_seconds,
         )

@@ -68,20 +68,17 @@ def use_of(node: Node) -> str:
 
 def gpus_by_use(nodes: tuple[Node, ...]) -> Counter[str]:
     """GPUs by use. One that does nothing on an occupied machine is taken: it goes when its machine goes."""
-    counts: dict[str, int] = {}  # by State, which is its own value; a Counter of each node would take thrice as long
+    uses: list[str] = []  # of each GPU: to count them at the end takes a third of the time
+    others: Counter[str] = Counter()
     for node in nodes:
         verdict = node.signal.verdict
         if node.state is not _RUNNING or verdict is None or not verdict.gpus:
-            use = use_of(node) if node.state is not _RUNNING else _UNKNOWN
-            counts[use] = counts.get(use, 0) + node.known_gpus
-            continue
-        occupied = verdict.activity.state is _OCCUPIED
-        for gpu in verdict.gpus:
-            state = gpu.activity.state
-            if occupied and state is _IDLE:
-                state = _OCCUPIED
-            counts[state] = counts.get(state, 0) + 1
-    return Counter({str(use): number for use, number in counts.items()})
+            others[use_of(node) if node.state is not _RUNNING else _UNKNOWN] += node.known_gpus
+        elif verdict.activity.state is _OCCUPIED:
+            uses += [_OCCUPIED if (state := gpu.activity.state) is _IDLE else state for gpu in verdict.gpus]
+        else:
+            uses += [gpu.activity.state for gpu in verdict.gpus]
+    return Counter({str(use): number for use, number in (Counter(uses) + others).items()})
 
 
 class UseHistory:

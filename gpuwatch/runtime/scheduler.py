@@ -17,7 +17,7 @@ from gpuwatch.runtime.clock import Clock
 _STEP_SECONDS = 1.0
 # A step in the very moment in which a wait is computed would make it wrong: it is computed again so often.
 _LOOKS_SECONDS = 15.0
-_INTERVALS_A_COLLECTION = 10
+INTERVALS_A_COLLECTION = 10
 
 
 class SteadyScheduler(BackgroundScheduler):  # type: ignore[misc]  # APScheduler 3 has no types
@@ -55,5 +55,5 @@ def schedule_collections(scheduler: BackgroundScheduler, interval_seconds: float
     """
     young, middle, _ = gc.get_threshold()
     gc.set_threshold(young, middle, sys.maxsize >> 32)
-    every = IntervalTrigger(seconds=_INTERVALS_A_COLLECTION * interval_seconds, timezone=UTC)
+    every = IntervalTrigger(seconds=INTERVALS_A_COLLECTION * interval_seconds, timezone=UTC)
     scheduler.add_job(gc.collect, every, max_instances=1, coalesce=True, misfire_grace_time=None)

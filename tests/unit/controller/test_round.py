@@ -1,7 +1,9 @@
 """One round after another: from an idle machine to a settled stop, and everything that must keep it from happening."""
 
+import gc
 from dataclasses import replace
 from datetime import timedelta
+from weakref import ref
 
 import pytest
 
@@ -352,3 +354,18 @@ def test_what_a_decision_rested_on_can_be_read_again() -> None:
         past = desk.ledger.round(line.id)
         rows = (each.observation, desk.rulebook, each.proposals, each.decisions, each.reviews)
         assert (past.observation, past.rulebook, past.proposals, past.decisions, past.reviews) == rows
+
+
+def test_what_a_round_saw_is_gone_once_nobody_holds_it() -> None:
+    """A controller collects circles once in ten rounds: one round that is held by a circle is ten fleets in memory."""
+    desk = a_desk()
+    gc.collect()
+    gc.disable()
+    try:
+        seen = [ref(desk.round().observation.fleet) for _ in range(13)]
+        left = [number for number, each in enumerate(seen) if each() is not None]
+    finally:
+        gc.enable()
+
+    assert desk.fleet.stops() == ["i-1"]
+    assert left == []
