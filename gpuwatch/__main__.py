@@ -18,7 +18,8 @@ def main() -> int:
     except Exception as error:  # noqa: BLE001  the last resort is for all of them
         from gpuwatch.runtime.program import report  # noqa: PLC0415  loaded for an error alone
 
-        return report(error, sys.argv[1] if len(sys.argv) > 1 else "")
+        words = sys.argv[3:] if sys.argv[1:2] == ["--config"] else sys.argv[1:]
+        return report(error, words[0] if words else "")
 
 
 def _run() -> int:

@@ -43,6 +43,7 @@ from gpuwatch.runtime.http.auth import files_of, make_auth
 from gpuwatch.runtime.http.request import TEXT, Response, probe_routes
 from gpuwatch.runtime.http.server import HttpServer, QueryRoute, Route
 from gpuwatch.runtime.log_format import LogFormat, log_to_stderr
+from gpuwatch.runtime.network_errors import not_listening
 from gpuwatch.runtime.systemd import SignalWaiter, Watchdog, notify, notify_reloading
 
 _LOG = logging.getLogger(__name__)
@@ -107,8 +108,7 @@ def serve(settings: AgentSettings, reread: Callable[[], AgentSettings], log_form
             ),
         )
     except OSError as error:
-        why = error.strerror or error
-        _LOG.error("cannot listen on %s port %d: %s; choose another agent.port", settings.host, settings.port, why)
+        _LOG.error("cannot listen on %s port %d: %s", settings.host, settings.port, not_listening(error, "agent"))
         return _UNUSABLE
     control = _control(settings, supervisor, clock)
     ending = SignalWaiter()

@@ -26,7 +26,7 @@ if TYPE_CHECKING:
 config_option = click.option(
     "--config",
     "path",
-    type=click.Path(path_type=Path),
+    type=click.Path(path_type=Path, readable=False),  # the reader says why
     help="The configuration file; else $GPUWATCH_CONFIG, else /etc/gpuwatch/gpuwatch.yaml.",
 )
 json_option = click.option("--json", "as_json", is_flag=True, help="One JSON document instead of text.")

@@ -18,6 +18,8 @@ from gpuwatch.runtime.json_document import fill_document, json_text
 if TYPE_CHECKING:
     from gpuwatch.config.settings import Settings
 
+# The ends of keys that name a file.
+_FILES = ("_file", "tls_certificate", "tls_key", "tls_ca", "tls_client_ca", "kubeconfig")
 _WIDEST = 30  # of the column of values
 
 
@@ -95,12 +97,13 @@ def init(file: Path) -> None:
 def check(path: Path | None, *, as_json: bool) -> None:
     """Show the settings in force, or every mistake with its remedy (exit status 2)."""
     from gpuwatch.clouds.named import everywhere
-    from gpuwatch.config import default_path
+    from gpuwatch.config import default_path, read_settings
     from gpuwatch.money.prices.listing import old_table
     from gpuwatch.policies.validation import undecided_pools, warnings
     from gpuwatch.runtime.clock import SystemClock
 
     settings = settings_of(path)
+    origin = read_settings(path, os.environ)[1]
     source = path or default_path(os.environ)
     found = [ConfigWarning(sentence=each.wrong, remedy=each.right) for each in warnings(settings.pools)]
     # A file of an agent alone has none of these, and no use for prices.
@@ -108,7 +111,14 @@ def check(path: Path | None, *, as_json: bool) -> None:
     places = [(each.provider, each.first_region) for each in settings.named_clouds.values() if priced]
     old = old_table(places, settings.prices, SystemClock().now().date())
     gaps = _price_gaps(settings) if priced else []
-    more = (*settings.cautions, *everywhere(settings.named_clouds), *_untried_pools(settings), *old, *gaps)
+    more = (
+        *_missing_files(settings),
+        *settings.cautions,
+        *everywhere(settings.named_clouds),
+        *_untried_pools(settings),
+        *old,
+        *gaps,
+    )
     found += [ConfigWarning(sentence=line) for line in more]
     found += _other_sizes(settings)
     open_pools = undecided_pools({name: settings.rulebook.pool(name) for name in settings.rulebook.known})
@@ -121,11 +131,22 @@ def check(path: Path | None, *, as_json: bool) -> None:
         )
         print_text(json_text("config.check", document))
         return
-    print_text(f"OK: {source or 'no file, all defaults'}: {settings.summary}")
+    empty = source is not None and not origin.lines and not origin.overrides
+    where = source or "no file, all defaults"
+    print_text(f"OK: {where}{' sets nothing, so all defaults hold' if empty else ''}: {settings.summary}")
     for each in found:
         print_text(f"Warning: {each.sentence}" + ("" if each.remedy is None else f"\n    better: {each.remedy}"))
     if open_pools:
         print_text(f"Decide: {_local_disks(open_pools, [each.provider for each in settings.named_clouds.values()])}")
+
+
+def _missing_files(settings: "Settings") -> Iterator[str]:
+    """Files that the settings name and this machine does not have."""
+    from gpuwatch.runtime.secrets import files_named, is_reference
+
+    for path, name in files_named(settings, ends=_FILES):
+        if name and not is_reference(name) and not os.path.lexists(name):
+            yield f"{'.'.join(path)}: this machine has no file {name}"
 
 
 def _other_sizes(settings: "Settings") -> Iterator[ConfigWarning]:

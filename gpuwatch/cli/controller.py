@@ -1,6 +1,5 @@
 """The controller: its parts made from the settings, and its rounds on a schedule."""
 
-import errno
 import logging
 from collections.abc import Callable, Iterator, Sequence
 from contextlib import contextmanager
@@ -49,6 +48,7 @@ from gpuwatch.notify.notifier import Notifier
 from gpuwatch.notify.reports import Reports
 from gpuwatch.runtime.clock import Clock, SystemClock
 from gpuwatch.runtime.http.server import HttpServer
+from gpuwatch.runtime.network_errors import not_listening
 from gpuwatch.runtime.scheduler import SteadyScheduler, schedule_collections
 from gpuwatch.runtime.secrets import use
 from gpuwatch.runtime.systemd import SignalWaiter, Watchdog, notify, notify_reloading
@@ -212,10 +212,7 @@ def why_not_served(error: Exception) -> str:
     """Why there is no page and no metrics, with what helps."""
     if not isinstance(error, OSError):
         return str(error)
-    why = error.strerror or str(error)
-    if error.errno != errno.EADDRINUSE:
-        return why
-    return f"{why}; end what listens there, or choose another controller.port. Rounds go on without page and metrics"
+    return f"{not_listening(error, 'controller')}. Rounds go on without page and metrics"
 
 
 def _make_server(settings: Settings, seen: Observers, parts: ControllerContext) -> HttpServer | None:

@@ -140,6 +140,7 @@ def status(
         from gpuwatch.cli import status_pods as pods
         from gpuwatch.cli.console import console, width_of
         from gpuwatch.cli.console import show_lines as print_lines
+        from gpuwatch.config import load
         from gpuwatch.controller.node_row import StatusPage, nodes_page
 
         if done.trouble:
@@ -164,6 +165,7 @@ def status(
                 *show.cautions(parts.rules),
                 *show.beyond_limits(done, parts.rules),
                 *show.remarks(done, parts.ledger.leader()),
+                *show.addresses_of_nobody(done, load(path, os.environ).signals),
                 *show.untried_lines(done, parts.rules),
                 *limits.lines,
             ],

@@ -51,10 +51,11 @@ def resume(pool: str | None, path: Path | None, *, as_json: bool) -> None:
         from gpuwatch.runtime.clock import SystemClock
 
         settings, clock = settings_of(path), SystemClock()
-        operations.check_pool(pool, (*settings.rulebook.known, *operations.paused_pools(settings.ledger, clock)))
+        before = operations.pauses(settings.ledger, clock)
+        operations.check_pool(pool, (*settings.rulebook.known, *(each.pool for each in before if each.pool)))
         held = operations.resume(settings.ledger, clock, pool)
         document = ResumeDocument(pool=pool, still_paused=held)
-        print_text(json_text("resume", document) if as_json else operations.resume_text(pool, held))
+        print_text(json_text("resume", document) if as_json else operations.resume_text(pool, held, before))
 
 
 @commands.command()

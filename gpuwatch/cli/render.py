@@ -6,6 +6,7 @@ from collections.abc import Iterable, Iterator, Sequence
 from gpuwatch import guard
 from gpuwatch.clouds.tags import EXPIRED_REMEDY, has_expired
 from gpuwatch.controller.context import unreached_in, unreached_words
+from gpuwatch.controller.observe.settings import ObserveSettings
 from gpuwatch.controller.round import Round
 from gpuwatch.controller.startup_pause import decided_elsewhere
 from gpuwatch.guard import Rulebook
@@ -16,6 +17,7 @@ from gpuwatch.model.duration import format_time
 from gpuwatch.model.fleet import NodeState
 from gpuwatch.model.readable import how_many
 from gpuwatch.model.sight import Silence
+from gpuwatch.model.usage import FLEET_TAG
 from gpuwatch.policies import unknown_pool
 from gpuwatch.runtime.printable import legible
 
@@ -90,6 +92,13 @@ def _remarks(done: Round, leader: str) -> Iterator[str]:
         what = "everything" if pause.pool is None else f"pool {pause.pool}"
         yield f"Paused: {what} {until}, by {pause.who}: {pause.reason or 'no reason given'}"
     yield from _tags(done)
+    of = Counter(each.tags[FLEET_TAG] for each in seen.fleet.nodes if each.tags.get(FLEET_TAG))
+    if of and not any(each.enrolled for each in seen.fleet.nodes):
+        fleets = ", ".join(f"{how_many(count, 'machine')} of {fleet!r}" for fleet, count in of.most_common(_NAMED))
+        yield (
+            f"Warning: no machine is of the fleet that the setting `fleet` names. By their tags {FLEET_TAG}: {fleets}."
+            " Correct `fleet` if it is one of those."
+        )
     late, when = unreached_in(done)
     for each in late.unreached:
         yield f"Allowed, not reached {when}: {how_many(len(each.targets), 'step')} ({each.verb.value}): {each.why}."
@@ -100,6 +109,12 @@ def _remarks(done: Round, leader: str) -> Iterator[str]:
             yield f"Advice for {advice.target}: {advice.reason.sentence}"
     if leader:
         yield f"Controller that leads, or led last: {leader}"
+
+
+def addresses_of_nobody(done: Round, signals: ObserveSettings) -> Iterator[str]:
+    """`status`: addresses of agents that the settings have for a machine which is not there."""
+    for name, words in signals.of_nobody(done.observation.fleet.nodes):
+        yield legible(f"Warning: signals.targets.{name}: {words}")
 
 
 def _tags(done: Round) -> Iterator[str]:

@@ -137,7 +137,9 @@ def test(name: str | None, owner: str | None, path: Path | None, *, as_json: boo
         if name is not None and name not in there:
             raise click.BadParameter(f"{name!r} is not a receiver; notify.receivers has {', '.join(there) or 'none'}")
         if not there:
-            raise click.UsageError("notify.receivers has no receiver: nothing is sent")
+            raise click.UsageError(
+                "notify.receivers has no receiver, so nothing is sent; add one: docs/notifications.md has them all"
+            )
         sender = Sender(
             notify=settings.notify,
             fleet=settings.fleet,

@@ -66,7 +66,10 @@ class Choice:
 def table(page: NodesPage, choice: Choice, width: int | None) -> list[Text]:
     """One row a node. In a narrow terminal other columns shrink or go; the reason wraps. None: whole lines."""
     if not page.nodes:
-        return [Text("No node matches." if choice != Choice() else "There are no nodes.")]
+        if choice != Choice():
+            return [Text("No node matches.")]
+        words = "There is no GPU machine where the settings look. `gpuwatch scan` looks in every region."
+        return [Text(line) for line in wrap_words(words, width, None)]
     rows = sorted(page.nodes, key=lambda row: (SORTS[choice.sort](row), row.name, row.id))
     return laid_out(_columns(rows), width, lines=None)
 

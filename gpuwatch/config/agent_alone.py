@@ -28,7 +28,10 @@ def default_path(env: Mapping[str, str]) -> Path | None:
     """The file that is read unless another is named: $GPUWATCH_CONFIG, else the one in /etc, else none."""
     if env.get(FILE_VARIABLE):
         return Path(env[FILE_VARIABLE])
-    return DEFAULT_PATH if DEFAULT_PATH.exists() else None
+    try:
+        return DEFAULT_PATH if DEFAULT_PATH.exists() else None
+    except PermissionError:  # in a folder that this user may not enter; whoever reads it says so
+        return DEFAULT_PATH
 
 
 def plainly(path: Path | None, env: Mapping[str, str]) -> AgentHandover | None:

@@ -36,6 +36,7 @@ from gpuwatch.controller.join.settings import with_authority
 from gpuwatch.model.duration import has_no_unit
 from gpuwatch.model.fleet import DEFAULT_POOL
 from gpuwatch.model.setting import Contradiction
+from gpuwatch.model.slips import readable
 from gpuwatch.runtime.program import VARIABLE as TRACEBACK_VARIABLE
 
 __all__ = ["ConfigError", "default_path", "load", "load_agent", "load_handed", "read_settings", "schema"]
@@ -176,10 +177,10 @@ class _Environment(EnvSettingsSource):
 
 def _unreadable(path: Path) -> str | None:
     """Why a file cannot be read, if it cannot."""
-    # pydantic-settings ignores everything but regular files, such as a pipe, as if no file had been named.
-    if path.exists() and not path.is_file() and not path.is_dir():
-        return "not a regular file"
     try:
+        # pydantic-settings ignores everything but regular files, such as a pipe, as if no file had been named.
+        if path.exists() and not path.is_file() and not path.is_dir():
+            return "not a regular file"
         path.open("rb").close()
     except OSError as error:
         return error.strerror
@@ -337,7 +338,7 @@ def _translate(error: ErrorDetails, origin: Origin) -> None:
     if key.kind is Kind.TEXT and isinstance(error["input"], int | float):
         right = f'{right}; write "{shown}" with quotes'
     elif error["type"] not in _WRONG:
-        right += _example(key)
+        right += _likely_value(error["input"], key) if "hidden" not in shown else _example(key)
     kind = "a text" if key.kind is Kind.LIST and len(path) > len(key.path) else key.kind.value
     origin.add(path, f"{shown} {_WRONG.get(error['type'], f'is not {kind}')}", right)
 
@@ -347,6 +348,16 @@ def _with_units(number: str, key: keys.Key) -> str:
     units = {"m": ("minutes", 60), "s": ("seconds", 1), "h": ("hours", 3600)}
     long = [unit for unit in units if key.floor is None or key.floor.allows(float(number) * units[unit][1])]
     return ", ".join(f"{number}{unit} for {units[unit][0]}" for unit in (long or ["h"])[:2])
+
+
+def _likely_value(value: object, key: keys.Key) -> str:
+    """What was probably meant: the number in `$5,000`, the list of one text; else how a value is written."""
+    if isinstance(value, str) and key.kind is Kind.LIST and not (key.default or key.choices):
+        return f"; write [{', '.join(each.strip() for each in value.split(','))}]"
+    number = readable(value) if isinstance(value, str) and key.kind in {Kind.NUMBER, Kind.WHOLE} else None
+    if number is None or (key.kind is Kind.WHOLE and not number.isdecimal()):
+        return _example(key)
+    return f"; write {number}"
 
 
 def _example(key: keys.Key) -> str:

@@ -214,7 +214,9 @@ def read_values(file: File, origin: Origin) -> dict[str, Any]:
         value = _Document(origin=origin).value(node, ())
     except yaml.MarkedYAMLError as error:
         line = error.problem_mark.line + 1 if error.problem_mark else 1
-        origin.refuse(f"{origin.file}:{line}", f"is no YAML: {error.problem or error.context}", _LOOKS_LIKE)
+        begin = error.context_mark.line + 1 if error.context_mark else line
+        part = f", of what begins in line {begin}" if begin != line else ""
+        origin.refuse(f"{origin.file}:{line}", f"is no YAML: {error.problem or error.context}{part}", _LOOKS_LIKE)
         return {}
     except UnicodeDecodeError as error:
         origin.refuse(origin.file, not_utf8(error), _LOOKS_LIKE)

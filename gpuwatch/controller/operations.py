@@ -51,9 +51,11 @@ def resume(settings: LedgerSettings, clock: Clock, pool: str | None) -> tuple[Pa
         ledger.close()
 
 
-def resume_text(pool: str | None, held: Sequence[Pause]) -> str:
-    """Return an ended pause as text for people."""
-    return "\n".join([f"Resumed: {_pool(pool)}.", *(f"Still paused: {legible(pause_line(each))}." for each in held)])
+def resume_text(pool: str | None, held: Sequence[Pause], before: Sequence[Pause]) -> str:
+    """Return an ended pause as text for people; `before` are the pauses that there were."""
+    ended = any(pool is None or each.pool == pool for each in before)
+    first = f"Resumed: {_pool(pool)}." if ended else f"Nothing to resume: there was no pause of {_pool(pool)}."
+    return "\n".join([first, *(f"Still paused: {legible(pause_line(each))}." for each in held)])
 
 
 def check_pool(pool: str | None, pools: Iterable[str]) -> None:
@@ -68,13 +70,13 @@ def check_pool(pool: str | None, pools: Iterable[str]) -> None:
         raise LedgerError(f"--pool {pool!r}: the settings have no such pool. {meant_name(pool, pools)}")
 
 
-def paused_pools(settings: LedgerSettings, clock: Clock) -> tuple[str, ...]:
-    """The pools that are paused, whether or not the settings still have them."""
+def pauses(settings: LedgerSettings, clock: Clock) -> tuple[Pause, ...]:
+    """The pauses that hold, also of pools that the settings do not have any more."""
     if settings.unwritten:
         return ()
     ledger = Ledger.connect(settings, read_only=True)
     try:
-        return tuple(each.pool for each in ledger.view(clock.now()).pauses if each.pool is not None)
+        return tuple(ledger.view(clock.now()).pauses)
     finally:
         ledger.close()
 

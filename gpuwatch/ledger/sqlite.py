@@ -29,6 +29,7 @@ from gpuwatch.ledger.tables import CHAIN
 
 log = logging.getLogger(__name__)
 
+_NO_ROOM = ("SQLITE_FULL", "SQLITE_IOERR")
 _CLOSED = ("SQLITE_CANTOPEN", "SQLITE_READONLY", "SQLITE_PERM")  # to this user
 _BUSY_SECONDS = 10  # how long a write waits for `gpuwatch pause`, and that one for a write
 
@@ -222,9 +223,16 @@ class SqliteStore(Store):
             with self._db().begin():
                 yield self._db()
         except DBAPIError as error:
-            if getattr(error.orig, "sqlite_errorname", "").startswith(_CLOSED):
+            name = getattr(error.orig, "sqlite_errorname", "")
+            if name.startswith(_CLOSED):
                 raise LedgerError(f"{self.place} cannot be opened ({cause(error)}); {AS_ITS_USER}") from error
-            raise LedgerError(f"{self.place} is no ledger: {cause(error)}") from error
+            if name.startswith(_NO_ROOM):
+                raise LedgerError(
+                    f"{self.place} cannot be written: the disk is full or fails; make room there, or set ledger.path"
+                ) from error
+            raise LedgerError(
+                f"{self.place} is no ledger: {cause(error)}; move it away, or set ledger.path to another file"
+            ) from error
 
 
 def _connect(uri: str) -> sqlite3.Connection:

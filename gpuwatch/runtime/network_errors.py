@@ -39,6 +39,17 @@ def network_text(error: BaseException, url: str = "") -> str | None:
     return words
 
 
+def not_listening(error: OSError, section: str) -> str:
+    """Why this program cannot listen at the address of its settings, with what helps; the section has the port."""
+    why = error.strerror or str(error)
+    helps = {
+        errno.EADDRINUSE: f"; end what listens there, or choose another {section}.port",
+        errno.EACCES: f"; choose a {section}.port from 1024 on",
+        errno.EADDRNOTAVAIL: f"; this machine has no such address ({section}.host)",
+    }
+    return why + helps.get(error.errno or 0, "")
+
+
 def _words(error: BaseException, place: str) -> str | None:
     number, name = getattr(error, "errno", None), type(error).__name__
     if isinstance(error, ssl.SSLCertVerificationError):

@@ -172,17 +172,19 @@ def contradictions(settings: object, forms: Sequence[str]) -> Iterator[Contradic
             yield Contradiction(keys=(path,), wrong=f"{where} {named!r}: {wrong}", right=right)
 
 
-def files_named(settings: object, path: tuple[str, ...] = ()) -> Iterator[tuple[tuple[str, ...], str]]:
-    """Every key that ends in `_file` and is set, with its value."""
+def files_named(
+    settings: object, path: tuple[str, ...] = (), ends: tuple[str, ...] = ("_file",)
+) -> Iterator[tuple[tuple[str, ...], str]]:
+    """Every key that ends so and is set, with its value."""
     if isinstance(settings, Mapping):
         for name, each in settings.items():
-            yield from files_named(each, (*path, str(name)))
+            yield from files_named(each, (*path, str(name)), ends)
     elif isinstance(settings, str):
-        if path[-1].endswith("_file"):
+        if path[-1].endswith(ends):
             yield path, settings
     elif is_dataclass(settings):
         for each in fields(settings):
-            yield from files_named(getattr(settings, each.name), (*path, each.name))
+            yield from files_named(getattr(settings, each.name), (*path, each.name), ends)
 
 
 def _parts(named: str) -> tuple[str, str]:

@@ -1,6 +1,5 @@
 """What the controller learns of use: the agents, or Prometheus and its series."""
 
-import difflib
 import re
 from collections.abc import Iterator, Sequence
 from datetime import datetime, timedelta
@@ -50,12 +49,8 @@ def agents(case: ControllerCase) -> Iterator[Finding]:
 
 def _targets(settings: Settings, nodes: Sequence[Node]) -> Iterator[Finding]:
     """Addresses of agents that are of no machine: a slip in its name, or it has ended."""
-    known = {name for node in nodes for name in (node.id, node.name)}
-    for name in settings.signals.targets:
-        if name not in known:
-            near = difflib.get_close_matches(name, sorted(known), n=1)
-            words = f"no GPU machine has this id or name{f'; did you mean {near[0]}?' if near else ''}"
-            yield make_finding("targets.unknown", f"signals.targets.{name}", words)
+    for name, words in settings.signals.of_nobody(nodes):
+        yield make_finding("targets.unknown", f"signals.targets.{name}", words)
 
 
 def undecided_disks(settings: Settings, asked: Sequence[Node]) -> Iterator[Finding]:

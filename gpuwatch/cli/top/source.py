@@ -149,7 +149,9 @@ class AgentSource:
             case 403:
                 raise RefusedError(f"the agent at {self.url} serves only clients with a certificate of its CA")
             case 404:
-                raise RefusedError(f"the agent at {self.url} is of an older version, without {_PATH}")
+                raise RefusedError(
+                    f"gpuwatch at {self.url} has no {_PATH}: it is a controller, or an agent of an older version"
+                )
         raise RefusedError(f"the agent at {self.url} answered HTTP {status}")
 
     def _ask(self) -> tuple[int, str, bytes]:

@@ -113,7 +113,10 @@ def asking(call: str, *, service: str = "EC2", where: str = "") -> Iterator[None
     except _CREDENTIALS as error:
         name = type(error).__name__
         raise errors.AuthFailedError(
-            f"{asked}: no usable AWS credentials ({name}); see `aws sts get-caller-identity`", code=name
+            f"{asked}: no usable AWS credentials ({name}); set AWS_PROFILE to a profile that there is, set "
+            "AWS_ACCESS_KEY_ID and AWS_SECRET_ACCESS_KEY, or give this machine a role. `aws sts get-caller-identity` "
+            "tries them",
+            code=name,
         ) from None
     except (ConnectionError, HTTPClientError, ResponseParserError, KeyError) as error:
         raise errors.no_answer(asked, error) from None

@@ -1,7 +1,7 @@
 """Settings of how the controller learns of use. `gpuwatch.config.settings` puts them into the configuration file."""
 
 import re
-from collections.abc import Iterator, Mapping
+from collections.abc import Collection, Iterator, Mapping
 from dataclasses import dataclass, field
 from typing import Annotated, ClassVar, Literal
 from urllib.parse import urlsplit
@@ -11,12 +11,14 @@ from annotated_types import Ge, Gt, Le, MinLen
 from gpuwatch.model.duration import Seconds, format_duration
 from gpuwatch.model.fleet import Node
 from gpuwatch.model.setting import STRICT, Contradiction, Setting
+from gpuwatch.model.slips import meant_name
 from gpuwatch.runtime.http import address
 from gpuwatch.runtime.http.access import is_loopback
 from gpuwatch.runtime.joined import PER_NODE, server_name_of
 
 RULES_EVERY = 15.0  # seconds: how often alerts/recording.yml is evaluated
 _SECRET = re.compile("auth|cookie|token|secret|passw|credential|api.?key", re.IGNORECASE)  # names of such headers
+_PAGES = ("/metrics", "/healthz", "/v1/verdict", "/v1/host")  # what people copy from a browser
 LABEL = re.compile(r"[a-zA-Z_]\w*", re.ASCII)
 
 
@@ -138,6 +140,13 @@ class ObserveSettings:
     ] = False
     promql: PromqlSettings = field(default_factory=PromqlSettings)
 
+    def of_nobody(self, nodes: Collection[Node]) -> Iterator[tuple[str, str]]:
+        """The names in `targets` that no machine has, each with what is wrong."""
+        known = {name for node in nodes for name in (node.id, node.name)}
+        for name in self.targets:
+            if name not in known:
+                yield name, f"no GPU machine has this id or name. {meant_name(name, known)}"
+
     def base_url(self, node: Node) -> str | None:
         """Where the node's agent is."""
         target = self.targets.get(node.id) or self.targets.get(node.name)
@@ -159,7 +168,11 @@ def contradictions(settings: ObserveSettings) -> Iterator[Contradiction]:
     promql, of_promql = settings.promql, ("signals", "promql")
     for name, url in settings.targets.items():
         login = "signals.username and signals.password_file"
-        yield from address.contradictions(("signals", "targets", name), url, login=login)
+        place = ("signals", "targets", name)
+        yield from address.contradictions(place, url, login=login)
+        if (page := next((each for each in _PAGES if url.rstrip("/").endswith(each)), None)) is not None:
+            right = f"the agent's base URL, {url.rstrip('/').removesuffix(page)}"
+            yield Contradiction(keys=(place,), wrong=f"ends with {page}, a page of the agent", right=right)
     if promql.url is not None:
         login = "signals.promql.username and signals.promql.password_file"
         yield from address.contradictions((*of_promql, "url"), promql.url, login=login)

@@ -12,7 +12,8 @@ from urllib.parse import urlsplit
 
 from gpuwatch.model.setting import Contradiction
 
-_WEB = re.compile(r"https?://(?:\[[0-9A-Za-z:.%]+\]|[^\s/?#:@\[\]\\]+)(?::\d{1,5})?(?:[/?#]\S*)?")
+_WEB = re.compile(r"https?://(?:\[[0-9A-Za-z:.%]+\]|[^\s/?#:@\[\]\\]+)(?::(\d{1,5}))?(?:[/?#]\S*)?")
+_PORTS = range(1, 65_536)
 _USER = re.compile(r"https?://[^\s/?#]*@")
 _ANY_USER = re.compile(r"^(\w+:/+)?\S*@")
 _BEHIND_HOST = re.compile(r"\b(\w+:/+[^/\s?#]+)[/?#]\S+")
@@ -20,8 +21,9 @@ _EXAMPLE = "a URL such as http://10.0.0.7:9460"
 
 
 def is_web_address(url: str) -> bool:
-    """Whether it is http:// or https:// with a host, a port that is a number, and neither user nor password."""
-    return _WEB.fullmatch(url) is not None
+    """Whether it is http:// or https:// with a host, a port that there is, and neither user nor password."""
+    found = _WEB.fullmatch(url)
+    return found is not None and int(found[1] or 1) in _PORTS
 
 
 def holds_user(url: str) -> bool:

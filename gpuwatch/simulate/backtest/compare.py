@@ -11,7 +11,7 @@ from dataclasses import dataclass, replace
 from decimal import Decimal
 from typing import Literal
 
-from gpuwatch.model.duration import parse_duration
+from gpuwatch.model.duration import has_no_unit, parse_duration
 from gpuwatch.model.money import Price
 from gpuwatch.policies import PoolRules
 from gpuwatch.policies.idle_settings import IdleRules, resolve_rules
@@ -118,6 +118,8 @@ def policy_of(text: str) -> Policy:
         raise ValueError(f"{text!r} is not a policy; expected {_RIGHT}")
     if value in _RULES:
         return Policy(name=text, timeout=_RULES[value])
+    if has_no_unit(value):
+        raise ValueError(f"{text!r} has no unit; write {text}m for minutes, {text}h for hours")
     try:
         seconds = parse_duration(value)
     except ValueError as error:

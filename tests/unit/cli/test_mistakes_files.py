@@ -10,6 +10,7 @@ from pathlib import Path
 
 import pytest
 
+from gpuwatch import __main__ as entry
 from gpuwatch.cli.controller import why_not_served
 from gpuwatch.ledger.records import LedgerError
 from gpuwatch.ledger.sqlite_files import HeldFile
@@ -62,6 +63,7 @@ FILES = mistakes(
         "backtest --trace load.csv --prometheus http://x": "--trace and --prometheus are both given",
         "backtest --trace load.csv --from 30d": "--from says nothing about --trace",
         "backtest --trace load.csv --compare sometimes": ("--compare", "'sometimes'", "timeout=10m"),
+        "backtest --trace load.csv --compare timeout=10": ("--compare", "'timeout=10'", "no unit", "timeout=10m"),
         "backtest --trace load.csv --compare pool": "--pool is missing",
         "backtest --trace load.csv --compare pool --pool trainig": ("--pool 'trainig'", "'training'"),
         "backtest --trace load.csv --restart-cost 10": ("'--restart-cost'", "'10' has no unit"),
@@ -93,7 +95,7 @@ PLACES = mistakes(
         "GPUWATCH_LEDGER__PATH=. rounds": (". is a directory", "ledger.db", "ledger.path"),
         "GPUWATCH_LEDGER__PATH=/ cost": ("/ is a directory", "ledger.path"),
         "GPUWATCH_LEDGER__PATH=no.db resume": ("no.db does not exist", "`gpuwatch controller`"),
-        "GPUWATCH_LEDGER__PATH=broken.db audit log": "broken.db is no ledger",
+        "GPUWATCH_LEDGER__PATH=broken.db audit log": ("broken.db is no ledger", "ledger.path"),
         "GPUWATCH_LEDGER__PATH=bill.csv/x.db audit log": "bill.csv/x.db",
         "GPUWATCH_PRICES__FILE=/nonexistent prices": ("/nonexistent", "No such file", "prices.file"),
         "GPUWATCH_PRICES__FILE=binary.csv prices": ("binary.csv", "byte 0x80", "YAML or CSV"),
@@ -102,7 +104,7 @@ PLACES = mistakes(
 # These questions were understood, and the answer is no.
 ANSWERED = mistakes(
     {
-        "status": "no usable AWS credentials",
+        "status": ("no usable AWS credentials", "AWS_PROFILE", "a role"),
         "plan": "no usable AWS credentials",
         "explain nope": "no usable AWS credentials",
         "blocked --pool training": "no usable AWS credentials",
@@ -162,7 +164,8 @@ def test_a_port_that_is_taken_is_named(taken: int, made: Path) -> None:
     )
 
     assert done.returncode == 2, done.stderr
-    assert f"cannot listen on 127.0.0.1 port {taken}: Address already in use; choose another agent.port" in done.stderr
+    assert f"cannot listen on 127.0.0.1 port {taken}: Address already in use; end what listens there" in done.stderr
+    assert "or choose another agent.port" in done.stderr
     assert "Errno" not in done.stderr
 
 
@@ -171,10 +174,8 @@ def test_a_controllers_port_that_is_taken_is_told() -> None:
     why = why_not_served(OSError(errno.EADDRINUSE, "Address already in use"))
 
     assert why.startswith("Address already in use; end what listens there, or choose another controller.port.")
-    assert (
-        why_not_served(OSError(errno.EADDRNOTAVAIL, "Cannot assign requested address"))
-        == "Cannot assign requested address"
-    )
+    assert "this machine has no such address (controller.host)" in why_not_served(OSError(errno.EADDRNOTAVAIL, "x"))
+    assert "choose a controller.port from 1024 on" in why_not_served(OSError(errno.EACCES, "Permission denied"))
     assert why_not_served(ValueError("no certificate")) == "no certificate"
 
 
@@ -189,3 +190,70 @@ def test_a_ledger_in_a_folder_that_is_closed_is_told(tmp_path: Path, monkeypatch
         LedgerError, match=r"ledger.db cannot be opened \(Permission denied\); run this as root or as the"
     ):
         HeldFile(tmp_path / "ledger.db")
+
+
+@pytest.mark.parametrize("words", [["--config", "closed.yaml", "status"], ["status", "--config", "closed.yaml"]])
+def test_settings_that_may_not_be_read_are_told_as_that(
+    words: list[str], tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """Whichever call fails, also where not even the folder may be entered: no line speaks of a traceback."""
+    monkeypatch.chdir(tmp_path)
+    true = Path.exists
+
+    def closed(path: Path) -> bool:
+        if path.name == "closed.yaml":
+            raise PermissionError(13, "Permission denied", str(path))
+        return true(path)
+
+    monkeypatch.setattr(Path, "exists", closed)
+    told = answer(Mistake(" ".join(words), ()), monkeypatch)
+
+    assert told.startswith("closed.yaml: cannot be read: Permission denied\n    expected: a readable file")
+
+
+def test_an_error_of_the_machine_names_its_command(
+    monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
+) -> None:
+    """An option before the command is none."""
+
+    def fails() -> int:
+        raise OSError(errno.ENOSPC, "No space left on device", "/x")
+
+    monkeypatch.setattr(entry, "_run", fails)
+    monkeypatch.setattr(sys, "argv", ["gpuwatch", "--config", "a.yaml", "status"])
+
+    assert entry.main() == 2
+    assert capsys.readouterr().err.startswith("gpuwatch status: /x: No space left on device.")
+
+
+def test_a_full_disk_is_told_as_that(tmp_path: Path) -> None:
+    """A ledger that cannot be begun for want of room is not called another file."""
+    code = (
+        "import resource, sys; resource.setrlimit(resource.RLIMIT_FSIZE, (8192, 8192));"
+        "from gpuwatch.ledger import Ledger, LedgerSettings; Ledger.connect(LedgerSettings(path=sys.argv[1]))"
+    )
+    done = subprocess.run(
+        [sys.executable, "-c", code, str(tmp_path / "ledger.db")],
+        env={**os.environ, "PYTHONPATH": str(ROOT)},
+        capture_output=True,
+        text=True,
+        check=False,
+        timeout=60,
+    )
+
+    assert "ledger.db cannot be written: the disk is full or fails; make room there" in done.stderr
+    assert "is no ledger" not in done.stderr
+
+
+def test_what_a_check_finds_missing_is_a_warning(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    """A file that settings name may lie on another machine; a file of settings that says nothing is told, too."""
+    monkeypatch.chdir(tmp_path)
+    (tmp_path / "a.yaml").write_text("agent: {tls_certificate: no.pem, tls_key: key.pem}\n", encoding="utf-8")
+    (tmp_path / "key.pem").touch()
+    (tmp_path / "empty.yaml").write_text("# nothing yet\n", encoding="utf-8")
+    told = answer(Mistake("config check --config a.yaml", (), status=0), monkeypatch, most_lines=9)
+    empty = answer(Mistake("config check --config empty.yaml", (), status=0), monkeypatch, most_lines=9)
+
+    assert "Warning: agent.tls_certificate: this machine has no file no.pem\n" in told
+    assert "key.pem" not in told
+    assert empty.startswith("OK: empty.yaml sets nothing, so all defaults hold: mode observe")

@@ -54,5 +54,5 @@ def test_mistakes_are_told(tmp_path: Path) -> None:
     none = asked(tmp_path, {})
 
     assert "'opps' is not a receiver; notify.receivers has ops" in wrong.output
-    assert "notify.receivers has no receiver: nothing is sent" in none.output
+    assert "notify.receivers has no receiver, so nothing is sent; add one" in none.output
     assert (wrong.exit_code, none.exit_code) == (2, 2)

@@ -64,6 +64,7 @@ def test_pause_and_resume_work_beside_the_running_controller(ledger: Ledger) -> 
     resumed = gpuwatch("resume", "--pool", "training")
     assert resumed.output.startswith("Resumed: pool training.\nStill paused: all pools until somebody resumes it")
     assert gpuwatch("resume").output == "Resumed: all pools.\n"
+    assert gpuwatch("resume").output == "Nothing to resume: there was no pause of all pools.\n"
     assert ledger.view(NOW).pauses == ()
 
 

@@ -7,9 +7,11 @@ from gpuwatch.cli import status
 from gpuwatch.cli.explain_text import explain_text
 from gpuwatch.controller.explain import node_page
 from gpuwatch.controller.node_row import nodes_page
+from gpuwatch.controller.observe.settings import ObserveSettings
 from gpuwatch.controller.plan_page import plan_page
 from gpuwatch.model.activity import State
 from gpuwatch.model.fleet import NodeReport
+from gpuwatch.model.usage import FLEET_TAG
 from gpuwatch.runtime.json_document import json_text
 from tests.support.builders.fleet import Desk, a_node
 from tests.support.builders.small_fleet import a_day
@@ -41,6 +43,29 @@ def test_plan_names_the_cloud_of_a_node_where_the_settings_name_it() -> None:
 
     assert lines[0].startswith("would notice i-1 (forgotten, bj): ")
     assert lines[1].startswith("may not notice i-2 (us): ")
+
+
+def test_a_fleet_name_that_no_machine_has_is_told_with_those_that_there_are() -> None:
+    """`status` alone shows it: nobody is enrolled, and the tags say why."""
+    desk = Desk()
+    for name in ("a", "b"):
+        desk.fleet.put(a_node(f"i-{name}", enrolled=False, tags={FLEET_TAG: "ml"}))
+
+    (told,) = show.remarks(desk.plan(), "")
+
+    assert told.startswith("Warning: no machine is of the fleet that the setting `fleet` names. By their tags")
+    assert "2 machines of 'ml'" in told
+
+
+def test_an_address_of_a_machine_that_is_not_there_is_told() -> None:
+    """With the name that was probably meant."""
+    desk = Desk()
+    desk.fleet.put(a_node("i-1", name="eval"))
+    signals = ObserveSettings(targets={"evall": "http://10.0.0.7:9460", "eval": "http://10.0.0.8:9460"})
+
+    assert list(show.addresses_of_nobody(desk.plan(), signals)) == [
+        "Warning: signals.targets.evall: no GPU machine has this id or name. The nearest is 'eval'."
+    ]
 
 
 def test_the_same_as_json() -> None:

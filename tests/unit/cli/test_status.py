@@ -187,4 +187,7 @@ def test_nobody_moves_the_cursor() -> None:
 def test_an_empty_fleet_says_so() -> None:
     """So does a choice that nothing matches."""
     assert text(Choice(pools=("x",))) == "No node matches."
-    assert [line.plain for line in status.table(replace(PAGE, nodes=()), Choice(), 80)] == ["There are no nodes."]
+    assert [line.plain for line in status.table(replace(PAGE, nodes=()), Choice(), 80)] == [
+        "There is no GPU machine where the settings look. `gpuwatch scan` looks in every",
+        "region.",
+    ]

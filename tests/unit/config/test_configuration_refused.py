@@ -98,7 +98,7 @@ REFUSED = {
     "no list": (
         "cloud: {regions: eu-west-1}",
         'FILE:1: cloud.regions: "eu-west-1" is not a list of texts',
-        "a list of texts, written as [one, another]",
+        "a list of texts; write [eu-west-1]",
     ),
     "a list's item": (
         "cloud: {regions: [eu-west-1, 7]}",
