@@ -8,7 +8,8 @@ A server without a program of people (the kernel's for files and disks, a packag
 - Machines that have mounted from the kernel's hang when it stops: busy while one is connected, occupied for four hours
   after. NFS clients (version 3) close a connection that they did not use for five minutes, and open it again (xs_idle
   timeout, net/sunrpc/xprtsock.c).
-- A package's occupies the node while other machines may connect: a client may come and go between two looks.
+- A package's occupies the node while other machines may connect: a client may come and go between two looks. So does
+  any other one for its first two hours: its first user is on the way (`first_use`).
 - Of any other of the machine's own, and of both, it is use when machines work with it (`askers`), and busy while
   several do.
 - A machine of a private network that comes to one of all these, or to a program of people, in a container too, makes
@@ -38,11 +39,12 @@ from gpuwatch.agent.evidence.askers import (
 )
 from gpuwatch.agent.evidence.base import Moment, Roots, UnseenError, make_finding, several
 from gpuwatch.agent.evidence.datagrams import Datagrams
+from gpuwatch.agent.evidence.first_use import Awaited, FirstUse
 from gpuwatch.agent.evidence.net_namespaces import Namespace, asks_inside, namespaces
 from gpuwatch.agent.evidence.rate import Hum, Rate
 from gpuwatch.agent.evidence.settings import ConnectionSettings
 from gpuwatch.agent.evidence.sock_diag import Grown, Sock, Sockets, read_sockets
-from gpuwatch.agent.evidence.socket_owners import Holders, SocketOwners, ports_of
+from gpuwatch.agent.evidence.socket_owners import KERNEL_SERVERS, Holders, SocketOwners, kernel_server, ports_of
 from gpuwatch.agent.processes.kinds import PACKAGED, is_there_to_be_read, lets_people_in
 from gpuwatch.agent.processes.pool import COMMON
 from gpuwatch.agent.processes.process import Kind, Process, ProcessView, owner_of
@@ -57,9 +59,6 @@ _SWITCH = "agent.evidence.connections.enabled"
 _COLLECTED_TIMES = 2
 _HOST = "the host's own network"  # beside the names of namespaces
 _SERVED_SECONDS = 4 * 3600.0
-# Servers in the kernel: the port that they listen on, and how the names of their threads begin. No process holds their
-# connections. iscsi_np: drivers/target/iscsi; nvmet: drivers/nvme/target/tcp.c; ksmbd: fs/smb/server.
-_KERNEL_SERVERS = {2049: ("nfsd",), 445: ("ksmbd",), 3260: ("iscsi_np",), 4420: ("nvmet", "kworker/R-nvmet")}
 
 
 class Connections:
@@ -104,6 +103,8 @@ class Connections:
         self._quiet_spaces = quiet_spaces
         self._on_listeners = on_listeners
         self._arrivals, self._on_asked = Arrivals(), on_asked
+        self._first_use = FirstUse()
+        self._awaited: Awaited | None = None
         self._read: dict[str, int] = {}  # what monitoring moved there, by namespace
         self._looked: float | None = None
 
@@ -120,6 +121,7 @@ class Connections:
         open_ones = [each for each in found.listeners if not each.is_local]
         holders = self._owners.whose((*found.leaving, *open_ones), view, now.monotonic_seconds)
         self._on_listeners(ports_of(open_ones, holders))
+        self._awaited = self._first_use.find_awaited(open_ones, holders, view, now.monotonic_seconds)
         asked = self._look_at_askers(found, holders, now)
         collecting = {_unit(holders[each.cookie]) for each in open_ones if each.cookie in holders} - {None}
         theirs = [
@@ -216,7 +218,7 @@ class Connections:
         onward = [each for each in found.leaving if not found.is_accepted(each) and _of_ssh(holders.get(each.cookie))]
         self._carried_moved += sum(grown.get(each.cookie, 0) for each in onward)
         carried = self._carried.judge(self, {_HOST: self._carried_moved}, now)
-        mounted = [each for each in clients if _kernel_server(each.local[1], now.processes) is not None]
+        mounted = [each for each in clients if kernel_server(each.local[1], now.processes) is not None]
         if mounted:
             owner = _owner(mounted[0], holders[mounted[0].cookie].processes)
             return self._busy(f"serves {how_many(len(mounted), 'client')}, which would hang", owner, len(mounted))
@@ -244,9 +246,10 @@ class Connections:
         now: Moment,
     ) -> Evidence:
         """Idle, or occupied while a server has, lately had, or may get clients."""
-        if self._served is not None and now.monotonic_seconds - self._served[0] <= _SERVED_SECONDS:
+        at = now.monotonic_seconds
+        if self._served is not None and at - self._served[0] <= _SERVED_SECONDS:
             since, owner, clients = self._served
-            ago = now.monotonic_seconds - since
+            ago = at - since
             when = f", {format_duration(ago)} ago" if ago else ""
             note = f"serves {how_many(clients, 'client')}{when}, silent"
             return replace(judged, says=State.OCCUPIED, note=note, owner=owner)
@@ -255,6 +258,9 @@ class Connections:
                 owner = _owner(each, holders[each.cookie].processes)
                 note = f"{owner.process or 'a server'} waits for other machines on port {each.local[1]}"
                 return replace(judged, says=State.OCCUPIED, note=note, owner=owner)
+        if self._awaited is not None:
+            note, owner = self._awaited.words, _of_process(self._awaited.server)
+            return replace(judged, says=State.OCCUPIED, note=note, owner=owner)
         return replace(judged, note=_silent_note(theirs, self._namespaces))
 
     def _note_served(
@@ -268,7 +274,7 @@ class Connections:
             and (
                 each.cookie in asked.used
                 or _is_packaged(holders[each.cookie])
-                or _kernel_server(each.local[1], now.processes) is not None
+                or kernel_server(each.local[1], now.processes) is not None
             )
         ]
         if serving:
@@ -319,7 +325,7 @@ class Connections:
 def _is_peoples(each: Sock, holders: Mapping[int, Holders], view: ProcessView | None) -> bool:
     """People's; or of a server that serves people elsewhere: a package's that no list names, or one of the kernel's."""
     held = holders[each.cookie]
-    return held.kind is Kind.PEOPLE or _is_packaged(held) or _kernel_server(each.local[1], view) is not None
+    return held.kind is Kind.PEOPLE or _is_packaged(held) or kernel_server(each.local[1], view) is not None
 
 
 def _of_ssh(held: Holders | None) -> bool:
@@ -367,20 +373,11 @@ def _asks_for_people(each: Sock, held: Holders, open_units: Collection[str | Non
     return each.received >= _COLLECTED_TIMES * sent and _unit(held) in open_units
 
 
-def _kernel_server(port: int, view: ProcessView | None) -> str | None:
-    """The kernel's server of a port, by its threads; None: it does not run."""
-    names = _KERNEL_SERVERS.get(port)
-    if names is None or view is None:
-        return None
-    runs = any(each.kind is Kind.KERNEL and each.name.startswith(names) for each in view.processes.values())
-    return names[0] if runs else None
-
-
 def _owner(connection: Sock, processes: Sequence[Process]) -> WorkOwner:
     """The one process that holds it; of several that may, only their user."""
     if len(processes) == 1:
         return _of_process(processes[0])
-    if (names := _KERNEL_SERVERS.get(connection.local[1])) is not None:
+    if (names := KERNEL_SERVERS.get(connection.local[1])) is not None:
         return WorkOwner(process=names[0])
     return WorkOwner(user=legible(user_name(connection.uid), 64))
 

@@ -17,6 +17,9 @@ from gpuwatch.agent.processes.process import Kind, Process, ProcessView
 _MOST_PROCESSES = 1 << 13
 _MOST_FILES = 1 << 17  # of all processes together; listing them takes a tenth of a second
 _KEPT_SECONDS = 60.0  # a program may hand a connection to another one
+# Servers in the kernel: the port that they listen on, and how the names of their threads begin. No process holds their
+# connections. iscsi_np: drivers/target/iscsi; nvmet: drivers/nvme/target/tcp.c; ksmbd: fs/smb/server.
+KERNEL_SERVERS = {2049: ("nfsd",), 445: ("ksmbd",), 3260: ("iscsi_np",), 4420: ("nvmet", "kworker/R-nvmet")}
 _DEAD = frozenset({"Z", "X"})
 _GROUP_FOLDERS = ("fs/cgroup", "fs/cgroup/unified")  # the second one beside version 1
 
@@ -146,6 +149,15 @@ def ports_of(listeners: Iterable[Sock], holders: Mapping[int, Holders]) -> Mappi
         for process in holders[each.cookie].processes if each.cookie in holders else ():
             found.setdefault((process.pid, process.started_ticks), set()).add(each.local[1])
     return {key: frozenset(ports) for key, ports in found.items()}
+
+
+def kernel_server(port: int, view: ProcessView | None) -> Process | None:
+    """A thread of the kernel's server of a port; None: it does not run."""
+    names = KERNEL_SERVERS.get(port)
+    if names is None or view is None:
+        return None
+    threads = (each for each in view.processes.values() if each.kind is Kind.KERNEL and each.name.startswith(names))
+    return next(threads, None)
 
 
 def _judge_holders(holders: list[Process]) -> Holders:

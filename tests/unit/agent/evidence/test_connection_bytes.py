@@ -224,7 +224,7 @@ def test_a_packages_server_that_others_may_ask_occupies(host: ConnectedHost, mon
 
     assert listening(b"\0\0\0\0", packaged=True) is State.OCCUPIED
     assert listening(b"\x7f\0\0\1", packaged=True) is State.IDLE
-    host.look(61)
+    host.look(2 * 3600.0)  # its first user did not come
     assert listening(b"\0\0\0\0", packaged=False) is State.IDLE
 
 
