@@ -5,6 +5,7 @@ from collections.abc import Iterator
 from gpuwatch.agent.exporter.catalogue import FAMILIES
 from gpuwatch.model.metric import DEFAULT_GROUPS, GROUP_NAMES, GROUPS, SLOW_SECONDS, GroupName
 from gpuwatch.runtime.metrics.family import table_md
+from tools.docs import generations
 from tools.docs.reference_host import series, total
 
 _OPENING = f"""\
@@ -35,6 +36,13 @@ own. Series of what happened (XIDs, causes, notices) and of MIG instances come o
 Prometheus needs for them.
 """
 
+_GENERATIONS = """\
+## Which GPU has what
+From NVIDIA's header and pages; the column of the H100 from recordings of an H200, too. `?`: they do not say, so it is
+there where the driver gives it. Base units are made of the driver's: 412500 mW are 412.5 W. Where a GPU does not have a
+reading, there is no series, whatever the driver says. A driver before R535 does not have each of the calls.
+"""
+
 
 def render_metrics_md() -> str:
     """The page."""
@@ -42,6 +50,7 @@ def render_metrics_md() -> str:
     for name in GROUP_NAMES:
         lines += ["", f"## {name}", GROUPS[name].about, ""]
         lines += table_md(family for family in FAMILIES.values() if family.group == name)
+    lines += ["", _GENERATIONS, *generations.rows()]
     return "\n".join(lines) + "\n"
 
 
