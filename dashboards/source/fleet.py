@@ -62,6 +62,17 @@ _HURT = on_machines(
 _NOTICE = f"max by (cluster, job, instance, kind, action) ({_agents('instance_notice_info')})"
 _DEADLINE = f"max by (cluster, job, instance, kind, action) ({_agents('instance_notice_deadline_timestamp_seconds')})"
 _NOT_WELL = _agents("gpu_health", of("state", "degraded|failing|unknown"))
+_ILL = ("degraded", "failing", "unknown")
+_LOOKS = 6  # an hour
+_PRODUCT = f"max by (cluster, job, instance, uuid, name, driver_version) ({_agents('gpu_info')})"
+
+
+def _gpu_hours(*matchers: str) -> str:
+    """GPU-hours in that health over the time range, by product and driver: of each GPU one state is 1."""
+    each = f"{_agents('gpu_health', *matchers)} * on (cluster, job, instance, uuid) group_left (name, driver_version)"
+    return f"sum by (name, driver_version) (sum_over_time(({each} {_PRODUCT})[$__range:10m]))"
+
+
 _XIDS = f"increase({_agents('gpu_xid_errors_total')}[$__rate_interval])"
 _WASTED = f"sum({led('fleet_usd_per_hour', IN_POOL, WASTED)})"
 _SPENT = f"sum({led('fleet_usd_per_hour', IN_POOL)})"
@@ -262,6 +273,27 @@ _RISK = Row(
                 Column(source="Value #B", title="When", unit="dateTimeFromNow"),
             ],
             width=10,
+        ),
+        table(
+            "Health by GPU and driver",
+            "Share of GPU-hours in each health over the time range, by type and driver: choose a range around an "
+            "upgrade to compare before and after. Unknown hours are not healthy ones. Of all pools.",
+            [
+                f"{_gpu_hours()} / {_LOOKS}",
+                *(f"{_gpu_hours(eq('state', state))} / {_gpu_hours()}" for state in ("healthy", *_ILL)),
+            ],
+            [
+                Column(source="name", title="GPU"),
+                Column(source="driver_version", title="Driver"),
+                Column(source="Value #A", title="GPU-hours", unit="none", properties={"decimals": 1}),
+                *(
+                    Column(source=f"Value #{letter}", title=title, unit="percentunit", properties={"decimals": 2})
+                    for letter, title in zip("BCDE", ("Healthy", *map(str.capitalize, _ILL)), strict=True)
+                ),
+            ],
+            width=24,
+            sort="GPU",
+            ascending=True,
         ),
         series(
             "GPUs that are not well",
