@@ -1,6 +1,7 @@
 """Which GPU has which reading, in which unit the driver gives it, and how it says that there is none.
 
-From nvml.h and NVIDIA's pages, and for Hopper from recordings of an H200. Where they say nothing it is "?".
+From nvml.h and NVIDIA's pages, and for Hopper from recordings of an H200. Where they say nothing, and of what is not
+listed here, it is "?".
 """
 
 from collections.abc import Iterator
@@ -43,7 +44,7 @@ FACTORS = {"%": 0.01, "mW": 1e-3, "mJ": 1e-3, "MHz": 1e6, "ns": 1e-9, "KiB": 102
 
 _ALL, _HOPPER = "yyyyyyy", "nnnyyyy"
 _HAVE = (
-    ("encoder_ decoder_ jpeg_ ofa_", _ALL),
+    ("utilization_ memory_bandwidth_ encoder_ decoder_ jpeg_ ofa_", _ALL),
     ("graphics_activity sm_activity sm_occupancy tensor_ dram_ fp64_ fp32_ fp16_", _HOPPER),
     ("pcie_tx_bytes_per_second pcie_rx_bytes_per_second", _HOPPER),
     ("nvlink_tx_bytes_per_second nvlink_rx_bytes_per_second c2c_ fabric_state", _HOPPER),
@@ -61,6 +62,10 @@ _HAVE = (
     ("nvlink_receive nvlink_integrity nvlink_effective", "nnnnyyy"),
     ("sram_ remapped_", "nyyyyyy"),
     ("retired_", "ynnnnnn"),
+    ("memory_total memory_used memory_free memory_reserved bar1_ temperature_celsius energy_ clock_event_", _ALL),
+    ("power_watts power_instant power_limit_watts power_limit_default power_limit_min power_limit_max", _ALL),
+    ("sm_clock memory_clock graphics_clock video_clock performance_state pcie_link pcie_replays", _ALL),
+    ("ecc_ persistence_mode compute_mode", _ALL),
 )
 _WORDS = {YES: "yes", NO: "", UNSAID: "?"}
 _SILENCES = (
@@ -79,7 +84,7 @@ def unit(field: str) -> str:
 
 def support(field: str) -> dict[str, str]:
     """Whether each generation has a reading: YES, NO or UNSAID."""
-    return dict(zip(GENERATIONS, _of(field, _HAVE, _ALL), strict=True))
+    return dict(zip(GENERATIONS, _of(field, _HAVE, UNSAID * len(GENERATIONS)), strict=True))
 
 
 def rows() -> Iterator[str]:
