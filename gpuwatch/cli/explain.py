@@ -15,6 +15,7 @@ from gpuwatch.ledger.settings import LedgerSettings
 from gpuwatch.model.decision import LedgerView
 from gpuwatch.model.duration import format_time
 from gpuwatch.runtime.clock import SystemClock
+from gpuwatch.runtime.translation import translate_text
 
 
 def of_now(parts: LiveParts, done: Round, name: str, *, verbose: bool = False) -> tuple[str, NodePage]:
@@ -74,7 +75,7 @@ def found_past(
 
 def _of_then(past: PastRound) -> str:
     at = format_time(past.observation.now, seconds=True)
-    return f"Round {past.id} of {at}, under the rules of then."
+    return translate_text(f"Round {past.id} of {at}, under the rules of then.")
 
 
 @contextmanager

@@ -17,6 +17,7 @@ from gpuwatch.model.money import day_with_age, format_usd
 from gpuwatch.policies.slurm_sick import NODE
 from gpuwatch.runtime.printable import legible
 from gpuwatch.runtime.table import align_rows
+from gpuwatch.runtime.translation import translate_text
 
 _FEW_SIGNALS, _FEW_ENTRIES = 4, 3  # that the short text shows
 
@@ -62,7 +63,7 @@ def explain_text(page: NodePage, *, verbose: bool = False) -> str:
         lines += ["", f"Price: {page.row.price_source}, of {day_with_age(page.row.price_as_of, page.at.date())}"]
     if not verbose:
         lines += ["", f"Everything, with each signal and each rule: gpuwatch explain -v {page.row.name}"]
-    return "\n".join(map(legible, lines))
+    return "\n".join(legible(translate_text(line)) for line in lines)
 
 
 def _head(page: NodePage) -> Iterator[str]:
@@ -88,7 +89,7 @@ def _answer(page: NodePage) -> Iterator[str]:
     elif page.cloud_notice is None and (page.row.next is None or not page.row.next.refused_by):
         yield f"What would change it: {page.step.change}"
     for answer in _refusing(page):
-        yield f"{answer.rule}: {answer.sentence} {answer.remedy}"
+        yield f"{answer.rule}: {translate_text(f'{answer.sentence} {answer.remedy}')}"
 
 
 def _refusing(page: NodePage) -> tuple[Answer, ...]:
@@ -147,7 +148,13 @@ def _evidence(page: NodePage, *, verbose: bool) -> Iterator[str]:
     found = sorted(page.activity.evidence, key=lambda each: (_RANK[each.says], -_share(each)))
     shown = page.activity.evidence if verbose else found[:_FEW_SIGNALS]
     rows = [
-        (each.name, each.says.value, amount_text(each) or "-", *_subject_words(each, verbose=verbose)) for each in shown
+        (
+            each.name,
+            translate_text(each.says.value),
+            translate_text(amount_text(each) or "-"),
+            *_subject_words(each, verbose=verbose),
+        )
+        for each in shown
     ]
     yield from (f"    {line}" for line in align_rows(rows, left=None))
     left = found[len(shown) :]
@@ -164,7 +171,11 @@ def _share(each: Evidence) -> float:
 def _subject_words(each: Evidence, *, verbose: bool) -> tuple[str, ...]:
     """Who or what it was; with -v the source and the setting, too."""
     who = "; ".join(part for part in (each.note, owner_text(each.owner)) if part)
-    return (who or "-", each.source, each.setting or "-") if verbose else (who,)
+    return (
+        (translate_text(who or "-"), translate_text(each.source), each.setting or "-")
+        if verbose
+        else (translate_text(who),)
+    )
 
 
 def _verdict(page: NodePage) -> str:
@@ -182,9 +193,11 @@ def guard_lines(answers: Sequence[Answer], had_it: str, *, verbose: bool) -> Ite
     refused = [each for each in answers if each.refused]
     agreed = [each for each in answers if not each.refused]
     yield from ("", f"Guard, if {had_it}:")
-    rows = [("refuses", each.rule, f"{each.sentence} {each.remedy}") for each in refused]
+    rows = [
+        (translate_text("refuses"), each.rule, translate_text(f"{each.sentence} {each.remedy}")) for each in refused
+    ]
     if verbose:
-        rows += [("agrees", each.rule, each.sentence) for each in agreed]
+        rows += [(translate_text("agrees"), each.rule, translate_text(each.sentence)) for each in agreed]
     yield from (f"    {line}" for line in align_rows(rows, left=None))
     if not verbose:
         yield f"    {'the other ' if refused else 'all '}{len(agreed)} rules agree"
@@ -198,12 +211,12 @@ def history_lines(history: Sequence[Entry], *, verbose: bool) -> Iterator[str]:
     shown = history if verbose else history[-_FEW_ENTRIES:]
     yield from ("", "Ledger:" if len(shown) == len(history) else f"Ledger, the newest {len(shown)} of {len(history)}:")
     for entry in shown:
-        ends = (
-            ", ".join(f"{o.status.value} {format_time(o.at, seconds=True)} ({o.detail})" for o in entry.outcomes)
-            or "open"
-        )
-        done = f"{format_time(entry.intent.at, seconds=True)} {entry.intent.verb.value}"
-        yield f"    {done}: {entry.intent.reason.sentence} -> {ends}"
+        ends = ", ".join(
+            f"{translate_text(o.status.value)} {format_time(o.at, seconds=True)} ({translate_text(o.detail)})"
+            for o in entry.outcomes
+        ) or translate_text("open")
+        done = f"{format_time(entry.intent.at, seconds=True)} {translate_text(entry.intent.verb.value)}"
+        yield f"    {done}: {translate_text(entry.intent.reason.sentence)} -> {ends}"
 
 
 def _last_busy(page: NodePage) -> Iterator[str]:
@@ -216,16 +229,18 @@ def _last_busy(page: NodePage) -> Iterator[str]:
     since = "" if began is None else f" since the agent started at {format_time(began, seconds=True)}"
     yield from ("", f"What was busy last{since}:")
     head = ("WHEN", "AT", "SIGNAL", "SAID", "SEEN", "WHO", "SETTING TO CHANGE")
-    yield from (f"    {line}" for line in align_rows([head, *map(_busy, page.last_busy)], left=None))
+    yield from (
+        f"    {line}" for line in align_rows([tuple(map(translate_text, head)), *map(_busy, page.last_busy)], left=None)
+    )
 
 
 def _busy(row: BusyRow) -> tuple[str, ...]:
     return (
-        "now" if row.ago_seconds == 0 else f"{format_duration(row.ago_seconds)} ago",
+        translate_text("now" if row.ago_seconds == 0 else f"{format_duration(row.ago_seconds)} ago"),
         format_time(row.at, seconds=True),
         row.evidence.name,
-        row.evidence.says.value,
-        row.amount or "-",
+        translate_text(row.evidence.says.value),
+        translate_text(row.amount or "-"),
         row.who or "-",
         row.evidence.setting or "-",
     )

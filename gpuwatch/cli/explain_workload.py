@@ -11,6 +11,7 @@ from gpuwatch.model.duration import format_duration, format_time
 from gpuwatch.model.money import format_usd
 from gpuwatch.policies.kubernetes.workload_words import back, deed_on_kind, keep_command, typed_name, workload_of_id
 from gpuwatch.runtime.printable import legible
+from gpuwatch.runtime.translation import translate_text
 
 _DAY = timedelta(days=1)
 
@@ -23,7 +24,7 @@ def workload_text(page: WorkloadPage, *, verbose: bool = False) -> str:
     lines += history_lines(page.history, verbose=verbose)
     if not verbose:
         lines += ["", f"Everything, with each rule: gpuwatch explain -v {shlex.quote(page.row.id)}"]
-    return "\n".join(map(legible, lines))
+    return "\n".join(legible(translate_text(line)) for line in lines)
 
 
 def _head(page: WorkloadPage) -> Iterator[str]:

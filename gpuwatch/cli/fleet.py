@@ -20,6 +20,7 @@ from gpuwatch.cli.base import (
     settings_of,
 )
 from gpuwatch.runtime.json_document import json_text
+from gpuwatch.runtime.translation import translate_text
 
 if TYPE_CHECKING:
     from gpuwatch.config.settings import Settings
@@ -144,7 +145,7 @@ def status(
         from gpuwatch.controller.node_row import StatusPage, nodes_page
 
         if done.trouble:
-            print_text(done.trouble, err=True)
+            print_text(translate_text(done.trouble), err=True)
             sys.exit(1)
         refuse_unknown_pools(pools, parts, done)
         choice = listing.Choice(pools=pools, owners=owners, states=states, sort=sort)
@@ -156,18 +157,24 @@ def status(
             print_text(json_text("status", StatusPage.with_quotas(page, limits.rows)))
             sys.exit(1 if listing.all_unknown(page) else 0)
         out = console()
-        print_lines([*listing.table(page, choice, width_of(out)), listing.totals(page), *listing.hints(page)], out)
         print_lines(
             [
-                *pods.cluster_lines(page),
+                *listing.table(page, choice, width_of(out)),
+                *map(translate_text, (listing.totals(page), *listing.hints(page))),
+            ],
+            out,
+        )
+        print_lines(
+            [
+                *map(translate_text, pods.cluster_lines(page)),
                 *pods.pods_table(page, width_of(out)),
                 *pods.workloads_table(page, width_of(out)),
-                *show.cautions(parts.rules),
-                *show.beyond_limits(done, parts.rules),
-                *show.remarks(done, parts.ledger.leader()),
-                *show.addresses_of_nobody(done, load(path, os.environ).signals),
-                *show.untried_lines(done, parts.rules),
-                *limits.lines,
+                *map(translate_text, show.cautions(parts.rules)),
+                *map(translate_text, show.beyond_limits(done, parts.rules)),
+                *map(translate_text, show.remarks(done, parts.ledger.leader())),
+                *map(translate_text, show.addresses_of_nobody(done, load(path, os.environ).signals)),
+                *map(translate_text, show.untried_lines(done, parts.rules)),
+                *map(translate_text, limits.lines),
             ],
             out,
         )
@@ -232,7 +239,7 @@ def explain(
         if number is None and when is None:
             with a_plan(path) as (parts, done):
                 if done.trouble:
-                    print_text(done.trouble, err=True)
+                    print_text(translate_text(done.trouble), err=True)
                     sys.exit(1)
                 text, found = explaining.found_now(parts, done, node, verbose=verbose)
         else:
@@ -251,7 +258,10 @@ def explain(
     from gpuwatch.cli.console import show_lines as print_lines
     from gpuwatch.cli.console import style_line
 
-    print_lines(style_line(line, EXPLAINED) for line in text.split("\n"))
+    styles = {
+        f"{begin[: -len(begin.lstrip())]}{translate_text(begin.strip())}": style for begin, style in EXPLAINED.items()
+    }
+    print_lines(style_line(line, styles) for line in text.split("\n"))
 
 
 @commands.command()

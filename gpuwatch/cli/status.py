@@ -22,6 +22,7 @@ from gpuwatch.model.readable import how_many, legible
 from gpuwatch.model.verbs import PREPARATIONS
 from gpuwatch.money.accounting.useful_time import OF_NO_USE
 from gpuwatch.runtime.columns import Column, laid_out, wrap_words
+from gpuwatch.runtime.translation import translate_text
 
 _ORDER: dict[State | None, int] = {state: rank for rank, state in enumerate(State)}
 _VERB_STYLES = dict.fromkeys(REMOVALS | PREPARATIONS, "state.stalled") | {Verb.NOTICE: "tint.idle"}
@@ -67,21 +68,25 @@ def table(page: NodesPage, choice: Choice, width: int | None) -> list[Text]:
     """One row a node. In a narrow terminal other columns shrink or go; the reason wraps. None: whole lines."""
     if not page.nodes:
         if choice != Choice():
-            return [Text("No node matches.")]
+            return [Text(translate_text("No node matches."))]
         words = "There is no GPU machine where the settings look. `gpuwatch scan` looks in every region."
-        return [Text(line) for line in wrap_words(words, width, None)]
+        return [Text(line) for line in wrap_words(translate_text(words), width, None)]
     rows = sorted(page.nodes, key=lambda row: (SORTS[choice.sort](row), row.name, row.id))
-    return laid_out(_columns(rows), width, lines=None)
+    return laid_out([replace(each, title=translate_text(each.title)) for each in _columns(rows)], width, lines=None)
 
 
 def screen(done: Round, rules: Rulebook, choice: Choice, width: int, height: int) -> list[Text]:
     """One picture of `--watch`: time and totals, then as much of the table as there is room for."""
     at = format_time(done.observation.now, seconds=True)
     if done.trouble is not None:
-        return [Text(at, style="bold"), Text(legible(done.trouble), style="state.stalled")]
+        return [Text(at, style="bold"), Text(legible(translate_text(done.trouble)), style="state.stalled")]
     page = choice.chosen_nodes(nodes_page(done, rules))
-    head = [Text(line, style="bold") for line in wrap_words(f"{at}  {totals(page)}", width, 2)]
-    head += [Text(line, style="state.stalled") for each in silences(done) for line in wrap_words(each, width, 2)]
+    head = [Text(line, style="bold") for line in wrap_words(f"{at}  {translate_text(totals(page))}", width, 2)]
+    head += [
+        Text(line, style="state.stalled")
+        for each in silences(done)
+        for line in wrap_words(translate_text(each), width, 2)
+    ]
     return [*head, Text(), *fit_height(table(page, choice, width), height - len(head) - 1)]
 
 
@@ -108,19 +113,19 @@ def _columns(rows: Sequence[NodeRow]) -> list[Column]:
             spare=7,
             right=True,
         ),
-        Column(title="STATE", cells=[row.state.value for row in rows], spare=5),
-        Column(title="USE", cells=[_use(row) for row in rows], styles=shown),
+        Column(title="STATE", cells=[translate_text(row.state.value) for row in rows], spare=5),
+        Column(title="USE", cells=[translate_text(_use(row)) for row in rows], styles=shown),
         Column(title="FOR", cells=[_held_words(row) for row in rows], spare=1, right=True),
         Column(
             title=f"{display_currency().head}/H", cells=[_usd(row.usd_per_hour) for row in rows], spare=2, right=True
         ),
         Column(
             title="NEXT",
-            cells=[row.action.value for row in rows],
+            cells=[translate_text(row.action.value) for row in rows],
             spare=6,
             styles=[_VERB_STYLES.get(row.action, "") for row in rows],
         ),
-        Column(title="WHY", cells=[legible(why(row)) for row in rows]),
+        Column(title="WHY", cells=[legible(translate_text(why(row))) for row in rows]),
     ]
 
 

@@ -1,6 +1,7 @@
 """`gpuwatch status`: what a Kubernetes cluster shows, its pods without use, and what becomes of them."""
 
-from collections.abc import Iterator
+from collections.abc import Iterator, Sequence
+from dataclasses import replace
 from datetime import datetime
 
 from rich.text import Text
@@ -14,6 +15,7 @@ from gpuwatch.model.duration import format_duration
 from gpuwatch.model.money import bare_usd
 from gpuwatch.model.readable import legible
 from gpuwatch.runtime.columns import Column, laid_out
+from gpuwatch.runtime.translation import translate_text
 
 
 def cluster_lines(page: NodesPage) -> Iterator[str]:
@@ -40,7 +42,7 @@ def pods_table(page: NodesPage, width: int | None) -> list[Text]:
         Column(title="GPUS", cells=[f"{row.gpus:g}" for row in rows], right=True),
         Column(
             title="USE",
-            cells=[row.activity.value for row in rows],
+            cells=[translate_text(row.activity.value) for row in rows],
             styles=["state." + row.activity.value for row in rows],
         ),
         Column(title="FOR", cells=[format_duration(row.held_seconds) for row in rows], right=True),
@@ -50,7 +52,7 @@ def pods_table(page: NodesPage, width: int | None) -> list[Text]:
             right=True,
         ),
     ]
-    return [Text("Pods that hold GPUs without use:"), *laid_out(columns, width, lines=None)]
+    return _titled_table("Pods that hold GPUs without use:", columns, width)
 
 
 def workloads_table(page: NodesPage, width: int | None) -> list[Text]:
@@ -65,14 +67,20 @@ def workloads_table(page: NodesPage, width: int | None) -> list[Text]:
         Column(title="GPUS", cells=[f"{row.gpus:g}" for row in rows], right=True),
         Column(
             title="USE",
-            cells=[row.activity.value for row in rows],
+            cells=[translate_text(row.activity.value) for row in rows],
             styles=["state." + row.activity.value for row in rows],
         ),
         Column(title="FOR", cells=[format_duration(row.held_seconds) for row in rows], right=True),
-        Column(title="NEXT", cells=[_next(row, page.at) for row in rows]),
-        Column(title="WHY", cells=[legible(row.why) for row in rows]),
+        Column(title="NEXT", cells=[translate_text(_next(row, page.at)) for row in rows]),
+        Column(title="WHY", cells=[legible(translate_text(row.why)) for row in rows]),
     ]
-    return [Text("Workloads that may lose their pods:"), *laid_out(columns, width, lines=None)]
+    return _titled_table("Workloads that may lose their pods:", columns, width)
+
+
+def _titled_table(title: str, columns: Sequence[Column], width: int | None) -> list[Text]:
+    """A table below its title, in the reader's language."""
+    shown = [replace(each, title=translate_text(each.title)) for each in columns]
+    return [Text(translate_text(title)), *laid_out(shown, width, lines=None)]
 
 
 def _pod(row: PodRow) -> str:

@@ -1,5 +1,6 @@
 """Tables for a terminal of any width, and for pipes: the least needed columns go first, the last one is cut at last."""
 
+import re
 from collections.abc import Sequence
 from dataclasses import dataclass, field
 
@@ -11,6 +12,10 @@ from gpuwatch.model.readable import legible
 _GAPS = (2, 1)  # between columns; the narrower one where the room is needed
 _CUT = "…"
 _WANTED = 36
+# A blank, brackets that open, a Chinese character or a word, and the marks that may not begin a line.
+_PIECE = re.compile(
+    r" ?[（“《]*(?:[\u4e00-\u9fff]|[^ \u4e00-\u9fff，。：；、！？）”》（“《]+)[，。：；、！？）”》…]*| ?[^ ]| "
+)
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -91,27 +96,36 @@ def wrap_words(words: str, width: int | None, lines: int | None) -> list[str]:
         return [cut(words, width)]
     if lines is None:
         return _fold_words(legible(words), width)
-    rest, found = words.split(" "), list[str]()
+    rest, found = _pieces(words), list[str]()
     while rest and len(found) < lines - 1:
         taken = 1
-        while taken < len(rest) and cell_len(" ".join(rest[: taken + 1])) <= width:
+        while taken < len(rest) and cell_len("".join(rest[: taken + 1]).strip(" ")) <= width:
             taken += 1
-        found.append(cut(" ".join(rest[:taken]), width))
+        found.append(cut("".join(rest[:taken]).strip(" "), width))
         rest = rest[taken:]
-    return [*found, cut("  " + " ".join(rest), width)] if rest else found
+    return [*found, cut("  " + "".join(rest).strip(" "), width)] if rest else found
 
 
 def _fold_words(words: str, width: int) -> list[str]:
     """The words on as many lines as they take; a word wider than a line goes on in the next one."""
     found = [""]
-    for word in words.split(" "):
-        joined = f"{found[-1]} {word}" if found[-1] else word
+    for piece in _pieces(words):
+        word = piece.removeprefix(" ")
+        joined = f"{found[-1]}{piece}" if found[-1] else word
         if cell_len(joined) <= width:
             found[-1] = joined
         else:
-            pieces = chop_cells(word, width) if cell_len(word) > width else [word]
-            found = [*found, *pieces] if found[-1] else [*found[:-1], *pieces]
+            chopped = chop_cells(word, width) if cell_len(word) > width else [word]
+            found = [*found, *chopped] if found[-1] else [*found[:-1], *chopped]
     return found
+
+
+def _pieces(words: str) -> list[str]:
+    """What is not parted at the end of a line, each with the blank before it: words, and the characters of Chinese."""
+    if words.isascii():
+        first, *others = words.split(" ")
+        return [first, *(f" {word}" for word in others)]
+    return _PIECE.findall(words)
 
 
 def _shrink(widths: list[int], columns: Sequence[Column], missing: int) -> None:

@@ -153,3 +153,14 @@ def test_explain_shows_each_gpu_that_is_not_well() -> None:
     assert "    GPU 0 is failing since 2026-01-05 00:00:00 UTC\n" in text
     assert "        xid_48: A memory error could not be corrected. Remedy: reset; source: NVIDIA's Xid cat" in text
     assert "GPU 1" not in text
+
+
+@pytest.mark.parametrize("name", ["forgotten", "silent", "trainer"])
+def test_a_reader_of_chinese_gets_chinese(monkeypatch: pytest.MonkeyPatch, name: str) -> None:
+    """The answer, the verdict, each rule and the past; names, signals and settings as they are."""
+    monkeypatch.setenv("LC_ALL", "zh_CN.UTF-8")
+    desk, plan = a_day()
+    node = plan.observation.fleet.node(name)
+    assert node is not None
+
+    check(f"explain-zh-{name}.txt", explained_text(desk, plan, node, verbose=name == "forgotten"))

@@ -19,6 +19,7 @@ from gpuwatch.cli.status import Choice
 from gpuwatch.controller.node_row import NodesPage, nodes_page
 from gpuwatch.controller.round import Round
 from gpuwatch.model.activity import State
+from gpuwatch.runtime.translation import translate_text
 from tests.support.builders.small_fleet import a_day
 from tests.support.golden_text import check
 
@@ -191,3 +192,21 @@ def test_an_empty_fleet_says_so() -> None:
         "There is no GPU machine where the settings look. `gpuwatch scan` looks in every",
         "region.",
     ]
+
+
+@pytest.mark.parametrize("width", [80, 120])
+def test_a_reader_of_chinese_gets_chinese(monkeypatch: pytest.MonkeyPatch, width: int) -> None:
+    """Titles, states, reasons and the lines beneath; names as they are, and columns that stand below each other."""
+    monkeypatch.setenv("LC_ALL", "zh_CN.UTF-8")
+    below = [translate_text(status.totals(PAGE)), *map(translate_text, status.hints(PAGE))]
+    check(f"status-zh-{width}.txt", "\n".join([text(width=width), *below]))
+
+
+def test_json_is_english_for_everybody(fleet: None, monkeypatch: pytest.MonkeyPatch) -> None:
+    """Programs read it."""
+    del fleet
+    monkeypatch.setenv("LC_ALL", "zh_CN.UTF-8")
+    as_json, as_text = (CliRunner().invoke(commands, ["status", *more]).output for more in (["--json"], []))
+
+    assert as_json.isascii()
+    assert as_text.startswith("节点")

@@ -84,3 +84,13 @@ def test_the_last_column_wraps_in_its_own_place_after_the_others_have_shrunk() -
         "NAME            WHY",
         "a-very-long-na… It has been idle for 2h6m, and the",
     ]
+
+
+@given(st.text("ab 中文，。（）…é", max_size=60), st.integers(2, 30))
+def test_a_chinese_sentence_is_parted_between_any_two_characters(words: str, width: int) -> None:
+    """No letter is lost, no line is wider than there is room, and none begins with a comma or full stop."""
+    lines = wrap_words(words, width, None)
+
+    assert "".join(lines).replace(" ", "") == words.replace(" ", "")
+    assert all(cell_len(line) <= width for line in lines)
+    assert wrap_words("节点已经空闲，将在四分钟后停机。", 14, None) == ["节点已经空闲，", "将在四分钟后停", "机。"]

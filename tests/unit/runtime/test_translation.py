@@ -1,0 +1,138 @@
+"""Sentences in Chinese: by templates, whose parts are kept, translated in turn, or looked up."""
+
+import re
+from pathlib import Path
+from string import ascii_lowercase
+
+import pytest
+from hypothesis import given
+from hypothesis import strategies as st
+
+from gpuwatch.runtime.translation import (
+    CHINESE,
+    Catalogue,
+    catalogue,
+    entries_of,
+    first_known,
+    kind_of_part,
+    language_of,
+    translate_text,
+)
+from tests.support.paths import GOLDEN, ROOT
+from tests.support.sentences import readable, said_as, sentences_of
+
+PO = (ROOT / "gpuwatch/runtime/locale/zh_CN.po").read_text(encoding="utf-8")
+ENTRIES = entries_of(PO)
+PART = re.compile(r"\{(\w+)\}")
+# What stands in a part, and what becomes of it.
+VALUES = {
+    "n": st.integers(0, 10**6).map(lambda n: (f"{n:,}", f"{n:,}")),
+    "time": st.integers(1, 59).map(lambda n: (f"2h{n}m", f"2 小时 {n} 分钟")),
+    "at": st.integers(0, 59).map(lambda n: (f"2026-03-02 12:{n:02} UTC",) * 2),
+    "usd": st.integers(0, 10**6).map(lambda n: (f"${n:,}.50",) * 2),
+    "word": st.sampled_from([("idle", "空闲"), ("parked", "只占显存"), ("zzz", "zzz")]),
+    "text": st.text(ascii_lowercase, min_size=2).map(lambda text: (f"zz{text} zz",) * 2),
+    "list": st.just(("idle $1.00, zz", "空闲 $1.00、zz")),
+}
+NAMES = st.text(ascii_lowercase, min_size=1).map(lambda text: (f"qq{text}",) * 2)
+# All that is there, with times as the code writes them, and the sentences of an entry that has several.
+KNOWN = [
+    part
+    for each in (re.sub(r"\{at\d*\}", "… UTC", english) for english in ENTRIES)
+    for part in (each, *re.split(r"(?<=\.) (?=[A-Z{])", each))
+]
+# Rooms whose sentences `status`, `explain`, the page and notices show.
+SHOWN = [path for path in sorted((ROOT / "gpuwatch/guard").glob("*.py")) if path.name != "settings.py"]
+
+
+@given(st.sampled_from(sorted(ENTRIES)), st.data())
+def test_a_sentence_of_any_template_comes_back_as_its_own_with_its_parts(english: str, data: st.DataObject) -> None:
+    """No other template takes it."""
+    drawn = {name: data.draw(VALUES.get(kind_of_part(name), NAMES), name) for name in set(PART.findall(english))}
+
+    shown = catalogue(CHINESE).translate(PART.sub(lambda part: drawn[part[1]][0], english))
+
+    assert shown == PART.sub(lambda part: drawn[part[1]][1], ENTRIES[english])
+
+
+def test_both_sides_have_the_same_parts() -> None:
+    """No number, name or reason is lost, and none is asked for that is not there."""
+    assert [each for each in ENTRIES if sorted(PART.findall(each)) != sorted(PART.findall(ENTRIES[each]))] == []
+
+
+def test_a_catalogue_has_each_sentence_once() -> None:
+    """Nothing in it is skipped for its form."""
+    assert PO.count("\nmsgid ") == len(ENTRIES) + 1  # its head
+
+
+@given(st.text(max_size=200))
+def test_any_text_goes_in(text: str) -> None:
+    """What is no sentence of ours comes out as it is, but for the parts of it that are."""
+    assert Catalogue({}).translate(text) == text
+    catalogue(CHINESE).translate(text)
+
+
+@given(st.sampled_from(["idle", "busy", "nodes", "It runs.", "keeps", "{pool}", "5m", "stop"]))
+def test_names_are_never_translated(name: str) -> None:
+    """Also where a pool or a person has the name of a state, or a sentence for a name."""
+    assert f"pools.{name}.idle" in catalogue(CHINESE).translate(f"Set pools.{name}.idle.terminate_after.")
+    assert f" {name} " in catalogue(CHINESE).translate(f"The pool {name} is paused by {name}: {name}.") + " "
+
+
+def test_words_of_people_are_kept_whole() -> None:
+    """A reason may have sentences that look like gpuwatch's own."""
+    said = catalogue(CHINESE).translate("Everything is paused by ann: It runs. Nothing protects it.")
+
+    assert said == "ann 暂停了一切操作：It runs. Nothing protects it。"
+
+
+def test_each_rule_s_sentences_are_there_in_chinese() -> None:
+    """As the guard says them of every case that spoils a step; names and quoted words stay."""
+    missed = list[str]()
+    for line in (GOLDEN / "guard_sentences.txt").read_text(encoding="utf-8").splitlines():
+        catalogue(CHINESE).translate_tracing(re.sub(r"^\w+ \([^)]*\): ", "", line), missed)
+
+    assert {each for each in missed if re.search("[A-Za-z]{2,} [A-Za-z]{2,}", each)} == set()
+
+
+@pytest.mark.parametrize("path", SHOWN, ids=lambda path: path.name)
+def test_no_sentence_lands_without_its_chinese(path: Path) -> None:
+    """Each that the source can say, whatever its parts are."""
+    left = [(line, readable(each)) for line, each in sentences_of(path) if not any(map(said_as(each).fullmatch, KNOWN))]
+
+    assert left == []
+
+
+@pytest.mark.parametrize(
+    ("environment", "language"),
+    [
+        ({}, None),
+        ({"LANG": "zh_CN.UTF-8"}, "zh_CN"),
+        ({"LANG": "zh_CN.UTF-8", "LC_MESSAGES": "en_US.UTF-8"}, None),
+        ({"LANG": "zh_CN.UTF-8", "LC_ALL": "C"}, None),
+        ({"LANG": "zh_CN.UTF-8", "LC_ALL": "C.UTF-8"}, None),
+        ({"LANG": "en_US.UTF-8", "LC_ALL": "zh_CN"}, "zh_CN"),
+        ({"LANG": "de_DE.UTF-8", "LANGUAGE": "fr:zh_CN:en"}, "zh_CN"),
+        ({"LANG": "zh_CN.UTF-8", "LANGUAGE": "en:zh_CN"}, None),
+        ({"LANG": "C", "LANGUAGE": "zh_CN"}, None),
+        ({"LANG": "zh_TW.UTF-8"}, None),
+        ({"LANG": "zh"}, "zh_CN"),
+    ],
+)
+def test_the_environment_chooses_as_gettext_reads_it(environment: dict[str, str], language: str | None) -> None:
+    """LC_ALL, then LC_MESSAGES, then LANG; LANGUAGE goes before all where that is not C."""
+    assert language_of(environment) == language
+
+
+def test_without_a_wish_sentences_are_english(monkeypatch: pytest.MonkeyPatch) -> None:
+    """As the code has them."""
+    monkeypatch.setenv("LC_ALL", "C")
+    assert translate_text("It runs.") == "It runs."
+    monkeypatch.setenv("LC_ALL", "zh_CN.UTF-8")
+    assert translate_text("It runs.") == "它在运行。"
+
+
+def test_a_browser_s_wishes_are_read_in_their_order() -> None:
+    """The first language that there is, English among them."""
+    assert first_known(["zh-CN", "en"]) == first_known(["fr", "zh-Hans-CN"]) == CHINESE
+    assert first_known(["en-US", "zh-CN"]) is None
