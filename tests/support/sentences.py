@@ -6,15 +6,16 @@ from collections.abc import Iterator
 from pathlib import Path
 
 _OPEN = "\0"  # in place of what an f-string computes
-_END = re.compile(r"(?<=\.) (?=[A-Z\0])")
+_END = re.compile(r"(?<=\.) (?=[A-Z\0]|gpuwatch )")
+_BEGIN = re.compile("[A-Z\0]|gpuwatch ")
 
 
 def sentences_of(path: Path) -> Iterator[tuple[int, str]]:
     """Line and text of each whole sentence; docstrings, and texts about settings, are none."""
     tree = ast.parse(path.read_text(encoding="utf-8"))
     for line, text in _texts(tree):
-        for each in _END.split(text.removeprefix(f"{_OPEN} ")):
-            if re.match(rf"[A-Z{_OPEN}]", each) and each.endswith(".") and len(re.findall("[A-Za-z]{2,}", each)) > 1:
+        for each in _END.split(re.sub(rf"^{_OPEN} ?(?=[A-Z{_OPEN}]|gpuwatch)", "", text)):
+            if _BEGIN.match(each) and each.endswith(".") and len(re.findall("[A-Za-z]{2,}", each)) > 1:
                 yield line, each
 
 

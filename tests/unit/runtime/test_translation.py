@@ -39,10 +39,15 @@ NAMES = st.text(ascii_lowercase, min_size=1).map(lambda text: (f"qq{text}",) * 2
 KNOWN = [
     part
     for each in (re.sub(r"\{at\d*\}", "… UTC", english) for english in ENTRIES)
-    for part in (each, *re.split(r"(?<=\.) (?=[A-Z{])", each))
+    for part in (each, *re.split(r"(?<=\.) (?=[A-Z{]|gpuwatch )", each))
 ]
 # Rooms whose sentences `status`, `explain`, the page and notices show.
-SHOWN = [path for path in sorted((ROOT / "gpuwatch/guard").glob("*.py")) if path.name != "settings.py"]
+SHOWN = [
+    path
+    for room in ("guard", "policies")
+    for path in sorted((ROOT / "gpuwatch" / room).rglob("*.py"))
+    if "settings" not in path.name and path.name not in {"profiles.py", "validation.py"}
+]
 
 
 @given(st.sampled_from(sorted(ENTRIES)), st.data())
