@@ -10,7 +10,7 @@ from zoneinfo import ZoneInfo
 from gpuwatch.model.budget import BudgetState, Crossing
 from gpuwatch.model.money import format_usd
 from gpuwatch.notify.formats import SCHEMA, wording_as_html, wording_as_text
-from gpuwatch.notify.wording import Item, Wording, printable, when
+from gpuwatch.notify.wording import Item, Language, Wording, printable, translate_wording, when
 
 _WORDS = {"actual": "spent", "forecast": "forecast as usual", "rate": "at the present rate"}
 
@@ -25,9 +25,14 @@ class BudgetMessage:
     made_at: datetime
     zone: ZoneInfo
     page: str | None = None
+    language: Language = "en"
 
     @property
     def title(self) -> str:
+        """The subject, in the reader's language."""
+        return self._wording().subject
+
+    def _title(self) -> str:
         """The highest threshold: of what is spent, before what is forecast. Short, so that a header is not folded."""
         state, top = self.state, highest(self.crossings)
         name, whole, by = (
@@ -66,7 +71,7 @@ class BudgetMessage:
             "event": "budget",
             "fleet": self.fleet,
             "made_at": self.made_at.isoformat(),
-            "title": self.title,
+            "title": self._title(),
             "page": self.page,
             "nodes": [],
             "budget": {
@@ -91,8 +96,8 @@ class BudgetMessage:
 
     def _wording(self) -> Wording:
         state = self.state
-        return Wording(
-            subject=self.title,
+        wording = Wording(
+            subject=self._title(),
             opening=_opening(state, self.crossings),
             items=(Item(head=f"{printable(state.name)}: {printable(str(state.scope))}", facts=tuple(self._facts())),),
             more=None,
@@ -105,6 +110,7 @@ class BudgetMessage:
             footer=f"Sent by gpuwatch, fleet {printable(self.fleet)}, {when(self.made_at, self.zone)}.",
             page=self.page,
         )
+        return translate_wording(wording, self.language)
 
     def _facts(self) -> Iterator[tuple[str, str]]:
         state = self.state

@@ -106,6 +106,7 @@ class BudgetNotices:
             made_at=now,
             zone=self.zone,
             page=self.notify.url,
+            language=self.notify.language,
         )
         return Delivery(
             key=key_of(BUDGET, name, *sorted(_key(state, each) for each in crossings)),

@@ -31,7 +31,7 @@ def wording_as_text(wording: Wording) -> str:
         parts.append(wording.more)
     if wording.hints:
         parts.append("\n".join([f"{wording.hints_title}:", *(f"- {hint}" for hint in wording.hints)]))
-    parts.append("\n".join(filter(None, [wording.page and f"The page: {wording.page}", wording.footer])))
+    parts.append("\n".join(filter(None, [wording.page and f"{wording.page_title}: {wording.page}", wording.footer])))
     return "\n\n".join(parts) + "\n"
 
 
@@ -57,7 +57,7 @@ def as_document(message: Message, key: str) -> dict[str, Any]:
         "event": message.kind,
         "fleet": message.fleet,
         "made_at": message.made_at.isoformat(),
-        "title": subject(message),
+        "title": subject(replace(message, language="en")),
         "page": message.page,
         "nodes": [_node(line) for line in message.lines],
         "workloads": [_workload(line) for line in message.workloads],

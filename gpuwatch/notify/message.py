@@ -19,7 +19,7 @@ from gpuwatch.model.promise import Notice
 from gpuwatch.model.verbs import RECORDS
 from gpuwatch.notify.due_messages import name_of
 from gpuwatch.notify.settings import EventName
-from gpuwatch.notify.wording import LONGEST, printable
+from gpuwatch.notify.wording import LONGEST, Language, printable
 from gpuwatch.policies.idle_settings import TERMINATE_AFTER, IdleRules
 from gpuwatch.policies.kubernetes.idle_pods import GPUS, HOW, PODS
 from gpuwatch.policies.kubernetes.workload_words import back, keep_command, workload_of_id
@@ -109,6 +109,7 @@ class Message:
     lines: tuple[Line, ...] = ()
     workloads: tuple[WorkloadLine, ...] = ()
     sent_by: str = ""  # of a test
+    language: Language = "en"
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -122,6 +123,7 @@ class MessageContext:
     zone: ZoneInfo
     now: datetime
     page: str | None = None
+    language: Language = "en"
     notices: Mapping[str, Notice] = field(default_factory=dict)  # in force, by their keys
     link: Callable[[Event, datetime], str | None] = lambda *_: None
 
@@ -134,6 +136,7 @@ def compose_message(events: Sequence[Event], context: MessageContext) -> Message
         made_at=context.now,
         zone=context.zone,
         page=context.page,
+        language=context.language,
         lines=tuple(_line(event, context) for event in events if not is_workload(event.node_id)),
         workloads=tuple(_workload(event, context) for event in events if is_workload(event.node_id)),
     )

@@ -124,6 +124,7 @@ class Notifier:
             zone=self.zone,
             now=now,
             page=self.notify.url,
+            language=self.notify.language,
             notices=in_force,
         )
         return History(events=events, in_force=in_force.keys(), recorded=recorded, notices=notices), context

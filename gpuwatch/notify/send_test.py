@@ -49,6 +49,7 @@ def send_test(sender: Sender, names: Sequence[str], owner: str | None) -> Iterat
         made_at=now,
         zone=sender.zone,
         page=settings.url,
+        language=settings.language,
         sent_by=printable(sender.who),
     )
     for name in names:

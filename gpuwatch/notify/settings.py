@@ -14,6 +14,7 @@ from gpuwatch.notify.transports import registry
 from gpuwatch.notify.transports.base import LOOPBACK
 from gpuwatch.notify.transports.mail import ADDRESS
 from gpuwatch.notify.transports.registry import NotificationTransports, ReportTransports
+from gpuwatch.notify.wording import Language
 from gpuwatch.runtime.http.address import shown_address
 
 EventName = Literal["notice", "withdrawn", "done", "interruption", "left_alone"]
@@ -85,6 +86,9 @@ class NotifySettings:
         ),
     ] = None
     wall: Annotated[bool, Setting("Also write on the terminals of the host itself, through its agent.")] = False
+    language: Annotated[
+        Language, Setting("The language of messages to people. The JSON of webhooks is in English in any case.")
+    ] = "en"
     receivers: Annotated[
         dict[str, Receiver],
         Setting("Receivers, by names of your choice. Without any, notifications go to the log alone."),

@@ -11,7 +11,7 @@ from zoneinfo import ZoneInfo
 
 from gpuwatch.model.decision import Verb
 from gpuwatch.notify.message import Line, Message, WorkloadLine
-from gpuwatch.notify.wording import Item, Wording, short, usd, when
+from gpuwatch.notify.wording import Item, Wording, short, translate_wording, usd, when
 from gpuwatch.policies.kubernetes.workload_words import deed_on_kind, how_it_returns
 from gpuwatch.policies.lasting import LAUNCHES, STARTS
 from gpuwatch.policies.starts import WITHHELD
@@ -30,7 +30,7 @@ def word_message(message: Message, most: int) -> Wording:
     lines = _lines(message)
     left = len(lines) - most
     title, hints = (_HINTS_OF_WORKLOADS if message.workloads else _HINTS)[message.kind](message)
-    return Wording(
+    wording = Wording(
         subject=_subject(message),
         opening=_opening(message),
         items=tuple(
@@ -42,6 +42,7 @@ def word_message(message: Message, most: int) -> Wording:
         footer=f"Sent by gpuwatch, fleet {message.fleet}, {when(message.made_at, message.zone)}.",
         page=message.page,
     )
+    return translate_wording(wording, message.language)
 
 
 def _lines(message: Message) -> Sequence[Line | WorkloadLine]:

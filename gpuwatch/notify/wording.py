@@ -3,11 +3,14 @@
 from dataclasses import dataclass
 from datetime import UTC, datetime
 from decimal import Decimal
+from typing import Literal
 from zoneinfo import ZoneInfo
 
 from gpuwatch.model.money import format_usd
 from gpuwatch.runtime.printable import legible
+from gpuwatch.runtime.translation import CHINESE, catalogue
 
+Language = Literal["en", "zh-CN"]
 LONGEST = 200  # of a name; of a sentence several times that
 
 
@@ -32,6 +35,32 @@ class Wording:
     hints: tuple[str, ...]
     footer: str
     page: str | None
+    page_title: str = "The page"
+
+
+def translate_wording(wording: Wording, language: Language) -> Wording:
+    """The message in a language; names, times, links and what is typed stay as they are."""
+    if language == "en":
+        return wording
+    translate = catalogue(CHINESE).translate
+    return Wording(
+        subject=translate(wording.subject),
+        opening=translate(wording.opening),
+        items=tuple(
+            Item(
+                head=translate(each.head),
+                facts=tuple((translate(label), translate(fact)) for label, fact in each.facts),
+                links=tuple((translate(label), url) for label, url in each.links),
+            )
+            for each in wording.items
+        ),
+        more=None if wording.more is None else translate(wording.more),
+        hints_title=translate(wording.hints_title),
+        hints=tuple(map(translate, wording.hints)),
+        footer=translate(wording.footer),
+        page=wording.page,
+        page_title=translate(wording.page_title),
+    )
 
 
 def printable(text: str, longest: int = LONGEST) -> str:

@@ -19,7 +19,7 @@ _DURATION = r"\d+(?:\.\d+)?(?:e[-+]?\d+)?(?:ms|[smhdw])"
 _SHAPES = {
     "n": re.compile(r"-?\d[\d,.]*"),
     "time": re.compile(rf"-?(?:{_DURATION})+"),
-    "at": re.compile(r"(?:[A-Z][a-z]{2} )?(?:\d{4}-\d\d-\d\d )?\d\d:\d\d(?::\d\d)?(?: \S+)?"),
+    "at": re.compile(r"(?:[A-Z][a-z]{2} )?(?:\d{4}-\d\d-\d\d )?\d\d:\d\d(?::\d\d)?(?: \S+)?(?: \(\d\d:\d\d UTC\))?"),
     "usd": re.compile(r"-?(?:[A-Z]{3} |[^\w\s])?\d[\d,.]*|-"),
     "word": re.compile(r"[A-Za-z][\w -]*"),
 }
@@ -125,7 +125,7 @@ class Catalogue:
         return None if found is None else found + (end or "")
 
     def _translate_whole(self, text: str, missed: list[str]) -> str | None:
-        """By the one entry that is all of the text; None: there is none."""
+        """By the one entry that is all of the text; None: no entry is."""
         exact = self._exact.get(text)
         if exact is not None:
             return exact
@@ -148,6 +148,9 @@ class Catalogue:
         if kind == "time":
             units = (self._translate_whole(each, missed) or each for each in _PARTS_OF_DURATION.findall(value))
             return ("-" if value[0] == "-" else "") + " ".join(units)
+        if kind == "at":  # its weekday
+            day, blank, rest = value.partition(" ")
+            return self._exact.get(day, day) + blank + rest
         if kind == "word":
             return self._exact.get(value, value)
         if kind == "list":
@@ -193,6 +196,6 @@ def first_known(wanted: Iterable[str]) -> str | None:
 
 
 def translate_text(text: str) -> str:
-    """The text in the language of whoever started this process. A daemon asks `catalogue` for its reader's instead."""
+    """The text in the language of this process. A daemon asks `catalogue` for its reader's instead."""
     language = language_of(os.environ)
     return text if language is None else catalogue(language).translate(text)

@@ -8,6 +8,7 @@ from pathlib import Path
 _OPEN = "\0"  # in place of what an f-string computes
 _END = re.compile(r"(?<=\.) (?=[A-Z\0]|gpuwatch )")
 _BEGIN = re.compile("[A-Z\0]|gpuwatch ")
+_LOGGED = re.compile("%[sd]")
 
 
 def sentences_of(path: Path) -> Iterator[tuple[int, str]]:
@@ -15,7 +16,12 @@ def sentences_of(path: Path) -> Iterator[tuple[int, str]]:
     tree = ast.parse(path.read_text(encoding="utf-8"))
     for line, text in _texts(tree):
         for each in _END.split(re.sub(rf"^{_OPEN} ?(?=[A-Z{_OPEN}]|gpuwatch)", "", text)):
-            if _BEGIN.match(each) and each.endswith(".") and len(re.findall("[A-Za-z]{2,}", each)) > 1:
+            if (
+                _BEGIN.match(each)
+                and not _LOGGED.search(each)
+                and each.endswith(".")
+                and len(re.findall("[A-Za-z]{2,}", each)) > 1
+            ):
                 yield line, each
 
 

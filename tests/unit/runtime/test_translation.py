@@ -42,11 +42,13 @@ KNOWN = [
     for part in (each, *re.split(r"(?<=\.) (?=[A-Z{]|gpuwatch )", each))
 ]
 # Rooms whose sentences `status`, `explain`, the page and notices show.
+# What they say of settings, and to programs.
+OTHERS = {"profiles.py", "validation.py", "delivery.py"}
 SHOWN = [
     path
-    for room in ("guard", "policies")
+    for room in ("guard", "policies", "notify")
     for path in sorted((ROOT / "gpuwatch" / room).rglob("*.py"))
-    if "settings" not in path.name and path.name not in {"profiles.py", "validation.py"}
+    if "settings" not in path.name and path.name not in OTHERS
 ]
 
 
