@@ -11,6 +11,7 @@ from gpuwatch.clouds.alibaba.settings import AlibabaSettings
 from gpuwatch.clouds.aws.settings import AwsSettings
 from gpuwatch.clouds.azure.settings import AzureSettings
 from gpuwatch.clouds.gcp.settings import GcpSettings
+from gpuwatch.clouds.hosts.settings import HostsSettings
 from gpuwatch.clouds.provider import ALL, ProviderSettings
 from gpuwatch.clouds.tencent.settings import TencentSettings
 from gpuwatch.model.duration import Seconds
@@ -45,6 +46,7 @@ class CloudSettings:
     alibaba: AlibabaSettings = field(default_factory=AlibabaSettings)
     azure: AzureSettings = field(default_factory=AzureSettings)
     gcp: GcpSettings = field(default_factory=GcpSettings)
+    hosts: HostsSettings = field(default_factory=HostsSettings)
     tencent: TencentSettings = field(default_factory=TencentSettings)
 
     @property
@@ -89,7 +91,11 @@ TITLES = {  # of the clouds, for people
     "gcp": "Google Cloud",
     "alibaba": "Alibaba Cloud",
     "tencent": "Tencent Cloud",
+    "hosts": "hosts of your own",
 }
+
+# What people write who have no cloud.
+_WITHOUT_CLOUD = frozenset({"none", "local", "static", "on-prem", "onprem", "on-premises", "bare-metal", "host"})
 
 # The settings of each cloud, by its name.
 CLOUDS: dict[str, type[ProviderSettings]] = {
@@ -119,6 +125,8 @@ def contradictions(cloud: CloudSettings) -> Iterator[Contradiction]:
     """Mistakes that no single key's bounds show."""
     if cloud.provider not in CLOUDS:
         near = nearest(cloud.provider, CLOUDS) or f"one of {', '.join(CLOUDS)}"
+        if cloud.provider.strip().lower() in _WITHOUT_CLOUD:
+            near = "hosts, for machines without a cloud (docs/clouds/hosts.md)"
         yield Contradiction(keys=(("cloud", "provider"),), wrong=f"no cloud is named {cloud.provider!r}", right=near)
         return
     yield from cloud.own.contradictions()

@@ -352,4 +352,12 @@ UNSEEN: tuple[Unseen, ...] = (
         "`prices.live.tencent_currency` does.",
         see=f"`prices.live.tencent`. {_BILL}",
     ),
+    # Hosts of one's own: no API, but networks that nobody of us has seen.
+    Unseen(
+        cloud="hosts",
+        what="resolvers and networks of real labs",
+        taken="An agent that gives no answer is tried again each round. A resolver that answers with a part of the "
+        "addresses takes a host out of the fleet after a minute, as if its owner had.",
+        see="`gpuwatch status` while a host is unplugged, and while the DNS server is down.",
+    ),
 )

@@ -47,7 +47,7 @@ _FOREIGN = re.compile(
     r"|GPUWATCH_(\w+_)?PORT=\w+://.*"
 )
 
-_BESIDE = (("ledger", "path"), ("controller", "join", "folder"))
+_BESIDE = (("ledger", "path"), ("controller", "join", "folder"), ("cloud", "hosts", "file"))
 # What pydantic finds wrong, as the rest of a sentence that begins with the value.
 _WRONG = dict.fromkeys(("greater_than", "greater_than_equal"), "is too small")
 _WRONG |= dict.fromkeys(("less_than", "less_than_equal"), "is too large")

@@ -139,6 +139,7 @@ class Memory:
     # The parts that could not be judged in the last round, and why, by what was done with them.
     sick: defaultdict[str, dict[str, str]] = field(default_factory=lambda: defaultdict(dict))
     before_stops: dict[str, str] = field(default_factory=dict)  # what ran on a machine that is about to be stopped
+    own_gpus: dict[str, int] = field(default_factory=dict)  # how many GPUs each host of one's own had last
     unbelieved: dict[str, str] = field(default_factory=dict)  # why clouds are not believed, by id, as the log has it
 
 

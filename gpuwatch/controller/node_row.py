@@ -183,7 +183,7 @@ def node_rows(done: Round | PastRound, rules: Rulebook) -> tuple[NodeRow, ...]:
 def _row(node: Node, step: Step, refusals: Sequence[Answer], outlook: Outlook, late: str | None) -> NodeRow:
     seen, rules = outlook.observation, outlook.rules
     running, activity = node.state is NodeState.RUNNING, node.activity
-    billed = running or node.billed_though_stopped
+    billed = running or node.billed_though_stopped or node.owned
     price, notice = seen.price(node) if billed else None, seen.ledger.notice(node.id)
     known = running and activity.state is not State.UNKNOWN
     late = None if refusals else late

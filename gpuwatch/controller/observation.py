@@ -17,6 +17,7 @@ from gpuwatch.controller.isolation import judge_apart
 from gpuwatch.controller.observe.believable import Listing
 from gpuwatch.controller.observe.ended import ended_machines
 from gpuwatch.controller.observe.kubernetes import with_cluster
+from gpuwatch.controller.observe.own_hosts import with_own_hosts
 from gpuwatch.controller.observe.places import with_places
 from gpuwatch.controller.observe.short_groups import with_short
 from gpuwatch.controller.offers_past import with_past
@@ -126,6 +127,10 @@ def _ask_agents(look: _Look) -> None:
     )
 
 
+def _judge_own_hosts(look: _Look) -> None:
+    look.fleet = with_own_hosts(look.fleet, look.parts.memory.own_gpus)
+
+
 def _ask_cluster(look: _Look) -> None:
     look.fleet = replace(look.fleet, cluster=None if look.parts.cluster is None else look.parts.cluster.view())
 
@@ -222,6 +227,7 @@ _ASKING: Sequence[Callable[[_Look], None]] = (
 )
 # What one part makes impossible here is tried again without that part (controller/isolation.py).
 _JOINING: Sequence[Callable[[_Look], None]] = (
+    _judge_own_hosts,  # no cloud says of them what their agents do not
     _join_cluster,
     _join_slurm,
     _judge_lost_gpus,

@@ -20,6 +20,7 @@ class Obstacle(StrEnum):
     PROTECTED = "protected"
     STILL_BILLED = "still_billed"
     CANNOT_STOP = "cannot_stop"
+    NO_POWER = "no_power"
     MAY_NOT_START = "may_not_start"
     SCALE_IN_PROTECTION = "scale_in_protection"
     GROUP_MEMBER = "group_member"

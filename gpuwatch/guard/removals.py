@@ -63,6 +63,8 @@ def unsupported(case: Case) -> Finding:
     cancel the spot request, or set `action: stop`.
     """
     node, verb = case.machine, final_verb(case)
+    if node.owned:
+        return allow("It is a host of your own: no_power answers.")
     if verb is Verb.STOP and node.cannot_stop is not None:
         return refuse(f"The cloud cannot stop it: {node.cannot_stop}.", "`action: terminate` could remove it.")
     if verb is Verb.TERMINATE and node.cannot_terminate is not None:
@@ -71,6 +73,20 @@ def unsupported(case: Case) -> Finding:
             "Cancel the request that would launch it again, or set `action: stop`.",
         )
     return allow("The cloud can do it.")
+
+
+def no_power(case: Case) -> Finding:
+    """Refuses every removal of a host of your own, and its notice: gpuwatch has no power control over it.
+
+    With `cloud.provider: hosts` gpuwatch watches and counts. It cannot switch a host off, so it announces no stop. What
+    such a host costs without use is counted as waste all the same.
+
+    Let others use the host, or ask its owner to switch it off.
+    """
+    reason = case.machine.cannot_stop
+    if not case.machine.owned or reason is None:
+        return allow("It is not a host without power control.")
+    return refuse(f"It is a host of your own, and {reason}.", "Its owner can switch it off, or let others use it.")
 
 
 def may_not_start(case: Case) -> Finding:

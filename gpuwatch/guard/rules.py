@@ -163,6 +163,7 @@ RULES: dict[str, Rule] = {
     "reserved_capacity": _machines(_LET_GO, removals.reserved_capacity, Obstacle.PAID_ANYWAY),
     "still_billed": _machines(PREPARATIONS | {Verb.STOP, Verb.NOTICE}, removals.still_billed, Obstacle.STILL_BILLED),
     "unsupported": _machines(_LET_GO, removals.unsupported, Obstacle.CANNOT_STOP),
+    "no_power": _machines(_LET_GO, removals.no_power, Obstacle.NO_POWER),
     "may_not_start": _machines(PREPARATIONS | {Verb.STOP, Verb.NOTICE}, removals.may_not_start, Obstacle.MAY_NOT_START),
     "action_not_enabled": _machines(_LET_GO, removals.action_not_enabled, Obstacle.IDLE_REPORT, Holds.BY_FACTS),
     "backtest": _machines(_LET_GO, consent.backtest, Obstacle.NO_BACKTEST),

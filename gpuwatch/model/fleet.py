@@ -42,6 +42,7 @@ class CapacityType(StrEnum):
     RESERVED = "reserved"
     DEDICATED_HOST = "dedicated_host"
     PREPAID = "prepaid"  # by the month or the year, to the end of its term
+    OWN = "own"  # a host of one's own, without a cloud
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -149,6 +150,11 @@ class Node:
     def billed_though_stopped(self) -> bool:
         """Return whether the node is stopped and its cloud bills it by the hour all the same: for its bill it runs."""
         return self.state is NodeState.STOPPED and self.still_billed is not None
+
+    @property
+    def owned(self) -> bool:
+        """Whether it is a host of one's own, which costs its price whether it runs and answers or not."""
+        return self.capacity_type is CapacityType.OWN
 
     @property
     def local_data(self) -> bool:

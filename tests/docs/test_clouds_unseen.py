@@ -22,6 +22,7 @@ OPEN: Mapping[str, tuple[str, ...]] = {
     "gcp": ("depend on a template", "conditions", "zone cannot be reached", "prices"),
     "alibaba": ("empty 200", "RAM", "prices"),
     "tencent": ("TKE", "notices", "RemoveInstances", "prices"),
+    "hosts": ("resolvers",),
 }
 # How a page said by hand what belongs into the table.
 BY_HAND = re.compile(r"\b(?:not proven|untried|never (?:been )?tried|(?:not been|was not) tried)\b", re.IGNORECASE)

@@ -39,6 +39,7 @@ class Capability:
     gcp: Evidence
     alibaba: Evidence
     tencent: Evidence
+    hosts: Evidence = NOT_THERE
 
     def in_cloud(self, cloud: str) -> Evidence:
         """The evidence in one cloud."""
@@ -46,7 +47,14 @@ class Capability:
         return found
 
 
-CLOUDS = {"aws": "AWS", "azure": "Azure", "gcp": "Google Cloud", "alibaba": "Alibaba Cloud", "tencent": "Tencent Cloud"}
+CLOUDS = {
+    "aws": "AWS",
+    "azure": "Azure",
+    "gcp": "Google Cloud",
+    "alibaba": "Alibaba Cloud",
+    "tencent": "Tencent Cloud",
+    "hosts": "hosts of your own",
+}
 
 TABLE: tuple[Capability, ...] = (
     Capability(
@@ -57,6 +65,7 @@ TABLE: tuple[Capability, ...] = (
         gcp=recorded("machines"),
         alibaba=recorded("machines", but=XML),
         tencent=recorded("machines"),
+        hosts=FAKE,
     ),
     Capability(
         does="GPUs of a machine",
@@ -66,6 +75,7 @@ TABLE: tuple[Capability, ...] = (
         gcp=recorded("types"),
         alibaba=MODEL,
         tencent=MODEL,
+        hosts=FAKE,
     ),
     Capability(
         does="other systems that own a machine",
@@ -93,6 +103,7 @@ TABLE: tuple[Capability, ...] = (
         gcp=MODEL,
         alibaba=MODEL,
         tencent=MODEL,
+        hosts=FAKE,
     ),
     Capability(
         does="whether it would start again",
@@ -237,6 +248,7 @@ TABLE: tuple[Capability, ...] = (
         gcp=recorded("refusals"),
         alibaba=MODEL,
         tencent=MODEL,
+        hosts=FAKE,
     ),
     Capability(
         does="limits of the account",
@@ -309,12 +321,14 @@ TABLE: tuple[Capability, ...] = (
         gcp=FAKE,
         alibaba=FAKE,
         tencent=FAKE,
+        hosts=FAKE,
     ),
 )
 
 _INTRO = (
     "How to set up gpuwatch on [AWS](aws.md), [Azure](azure.md), [Google Cloud](gcp.md), [Alibaba Cloud](alibaba.md) "
-    "and [Tencent Cloud](tencent.md); [several clouds](several.md) at once."
+    "and [Tencent Cloud](tencent.md); without a cloud on [hosts of your own](hosts.md); [several clouds](several.md) "
+    "at once."
 )
 _EVIDENCE = (
     "gpuwatch has met no real cloud yet. What stands in its place differs. The table says for each thing that it does "

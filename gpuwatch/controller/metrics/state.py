@@ -71,7 +71,9 @@ class MetricsState:
             return ()
         if self._uses is None or self._uses[0] is not last:
             now, nodes = milliseconds(last.observation.now), counted_nodes(last.observation.fleet)
-            billed = [node for node in nodes if node.state is NodeState.RUNNING or node.billed_though_stopped]
+            billed = [
+                node for node in nodes if node.state is NodeState.RUNNING or node.billed_though_stopped or node.owned
+            ]
             self._uses = last, [(node, gpu_uses(node, now)) for node in billed]
         return self._uses[1]
 

@@ -8,7 +8,8 @@ Rules, all of them:
 2. A machine that no longer runs, or is no longer listed, ran until half way between the two rounds; where these are
    more than `silent_after` apart, until it was last seen.
 3. Between rounds more than `silent_after` apart nothing is known. The time is billed where the cloud says that the
-   machine ran throughout, and it is `silent`: neither idle nor useful.
+   machine ran throughout, and it is `silent`: neither idle nor useful. A host of one's own costs its price for as long
+   as it is named, whether it answers or not.
 4. What it was used for follows from its agent's reports (`useful_time`).
 5. Billed time has the labels and the price that were seen at its begin, and with them whether the machine was ours
    (`scope`).
@@ -122,10 +123,11 @@ def meter(
     foreign = foreign_nodes(observation.fleet)
     for node in observation.fleet.nodes:
         before = marks.nodes.get(node.id)
-        if before is not None and (now <= before.until or node.state is NodeState.UNKNOWN):
+        unseen = node.state is NodeState.UNKNOWN and not node.owned
+        if before is not None and (now <= before.until or unseen):
             nodes[node.id] = before  # nothing is billed until the state is known again
             continue
-        if node.state is NodeState.UNKNOWN:
+        if unseen:
             continue
         try:
             terms = (
@@ -173,7 +175,7 @@ def _billed_stretches(before: Mark | None, node: Node, mark: Mark, floor: int, r
             yield since_launch
         return
     begin, short = max(before.until, floor), now - before.until <= rules.silent_after_seconds * 1000
-    if before.was is Was.RUNNING and (short or launched is not None):
+    if before.was is Was.RUNNING and (short or launched is not None or node.owned):
         yield Stretch(begin=begin, end=now, valid=before, before=before)
     elif before.was is not Was.OFF and launched is not None:
         yield Stretch(begin=begin, end=now, valid=mark)

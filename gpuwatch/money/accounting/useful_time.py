@@ -237,7 +237,7 @@ def _gpu_since(gpu: GpuVerdict, place: int, verdict: NodeVerdict, end: int) -> i
 def mark_of(node: Node, now: int, terms: int) -> Mark:
     """What is to be remembered of a node that was seen now."""
     was = _WAS.get(node.state, Was.OFF)
-    if node.billed_though_stopped:
+    if node.billed_though_stopped or node.owned:
         was = Was.RUNNING
     verdict = node.verdict
     if verdict is None:

@@ -74,6 +74,11 @@ ADVICE: Mapping[Obstacle, Advice] = {
         risk=_DISKS_GO,
         key="idle.action",
     ),
+    Obstacle.NO_POWER: Advice(
+        name="no power control",
+        act="let others use it, or ask its owner to switch it off",
+        risk=_NO_RISK,
+    ),
     Obstacle.MAY_NOT_START: Advice(
         name="might not start again",
         act="give gpuwatch the right to the key of its volumes; `gpuwatch explain NODE` names it",

@@ -148,7 +148,9 @@ def _doubt(case: Case) -> Obstacle | None:
     if _refuses(case, "gpus_missing"):
         return Obstacle.GPUS_MISSING
     launched = node.launched_at
-    if launched is None or node.activity.held_seconds > (case.observation.now - launched).total_seconds():
+    if launched is None and not node.owned:
+        return Obstacle.DOUBTFUL_VERDICT
+    if launched is not None and node.activity.held_seconds > (case.observation.now - launched).total_seconds():
         return Obstacle.DOUBTFUL_VERDICT
     if _refuses(case, "stale"):
         return Obstacle.DOUBTFUL_VERDICT

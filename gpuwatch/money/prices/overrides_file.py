@@ -2,6 +2,7 @@
 
     prices:
       - {node: rack3-07, price: 4.10, source: depreciation and power}
+      - {provider: hosts, instance_type: rtx-box, purchase: 24000, years: 4}
       - {provider: aws, region: us-east-1, instance_type: p5.48xlarge, capacity_type: on_demand, percent_off: 27,
          from: 2026-01-01, until: 2027-01-01, source: savings plan}
 
@@ -26,11 +27,12 @@ from gpuwatch.runtime.printable import not_utf8
 
 COLUMNS = (
     "provider", "region", "instance_type", "capacity_type", "node",
-    "price", "currency", "percent_off", "from", "until", "source",
+    "price", "purchase", "years", "currency", "percent_off", "from", "until", "source",
 )  # fmt: skip
 _CAPACITIES = (*(each.value for each in CapacityType), "any")
 _LARGEST_FILE_ROWS = 20_000
 _MOST_PROBLEMS = 20
+_HOURS_A_YEAR, _SMALLEST = Decimal(8766), Decimal("0.000001")
 
 
 class PricesError(ValueError):
@@ -150,13 +152,26 @@ def _row(line: int, cells: Mapping[str, str], currency: str, problems: _Problems
         instance_type=entry.get("instance_type"),
         capacity_type=None if capacity == "any" else CapacityType(capacity),
         node=entry.get("node"),
-        price=Decimal(entry["price"]) if "price" in entry else None,
+        price=_price_of(entry),
         percent_off=None if percent is None else Decimal(percent),
         currency=entry.get("currency", currency),
         begins=_moment(entry["from"]) if "from" in entry else None,
         ends=_moment(entry["until"]) if "until" in entry else None,
-        source=entry.get("source", "own price"),
+        source=entry.get("source") or _source_of(entry),
     )
+
+
+def _price_of(entry: Mapping[str, str]) -> Decimal | None:
+    """What an hour costs: the price, or the purchase price over the hours of its years."""
+    if "purchase" in entry:
+        return (Decimal(entry["purchase"]) / (Decimal(entry["years"]) * _HOURS_A_YEAR)).quantize(_SMALLEST)
+    return Decimal(entry["price"]) if "price" in entry else None
+
+
+def _source_of(entry: Mapping[str, str]) -> str:
+    if "purchase" in entry:
+        return f"purchase price of {entry['purchase']} over {entry['years']} years"
+    return "own price"
 
 
 def _wrong(entry: Mapping[str, str]) -> Iterator[tuple[str, str, str]]:
@@ -174,9 +189,13 @@ def _wrong(entry: Mapping[str, str]) -> Iterator[tuple[str, str, str]]:
 
 def _misshapen(entry: Mapping[str, str]) -> Iterator[tuple[str, str, str]]:
     """What must or must not stand together."""
-    if ("price" in entry) == ("percent_off" in entry):
-        yield "price", "an entry gives either a price or a discount", "price: 4.10, or percent_off: 27"
-    if "price" in entry and not ("instance_type" in entry or "node" in entry):
+    given = [name for name in ("price", "purchase", "percent_off") if name in entry]
+    if len(given) != 1:
+        right = "price: 4.10, or purchase: 24000 with years: 4, or percent_off: 27"
+        yield "price", "an entry gives either a price, or a purchase price, or a discount", right
+    if ("purchase" in entry) != ("years" in entry):
+        yield "years", "a purchase price is spread over years", "purchase: 24000 and years: 4"
+    if {"price", "purchase"} & entry.keys() and not ("instance_type" in entry or "node" in entry):
         yield "instance_type", "a price belongs to a machine type or to a node", "such as instance_type: p5.48xlarge"
     for name in ("provider", "region", "instance_type", "capacity_type", "percent_off"):
         if "node" in entry and name in entry:
@@ -212,6 +231,12 @@ _PERCENT = re.compile(r"(100|[0-9]{1,2})(\.[0-9]{1,6})?").fullmatch
 _DAY = _Cell(good=_moment, noun="day and no time", right="2026-01-01 (midnight UTC), or 2026-01-01T08:30:00+08:00")
 _CELLS = {
     "price": _Cell(good=_AMOUNT, noun="amount", right="a number of 0 or more, such as 4.10"),
+    "purchase": _Cell(good=_AMOUNT, noun="amount", right="a number of 0 or more, such as 24000"),
+    "years": _Cell(
+        good=lambda text: _AMOUNT(text) and 0 < Decimal(text) <= 100,  # noqa: PLR2004  a slip, such as a year's number
+        noun="number of years",
+        right="above 0 and at most 100, such as 4",
+    ),
     "percent_off": _Cell(
         good=lambda text: _PERCENT(text) and 0 < Decimal(text) <= 100,  # noqa: PLR2004  percent
         noun="discount",

@@ -6,6 +6,7 @@ from datetime import timedelta
 
 from gpuwatch.guard import Case, Limits
 from gpuwatch.model.decision import Verb
+from gpuwatch.model.fleet import CapacityType
 from gpuwatch.model.orders import Approval
 from gpuwatch.model.promise import Interruption
 from tests.support.builders.fleet import NOW, RULES, a_notice
@@ -50,6 +51,12 @@ def approved(case: Case, **changes: object) -> Case:
 
 # As in tests.support.builders.guard_cases.
 SPOILED_NOTICES: list[tuple[str, str, Callable[[Case], Case], str]] = [
+    (
+        "a host of one's own",
+        "no_power",
+        lambda c: with_node(c, capacity_type=CapacityType.OWN, cannot_stop="nothing has power over it"),
+        "nothing has power over it",
+    ),
     ("always vetoed", "often_vetoed", lambda c: with_ledger(c, recent=vetoes(3)), "3 times in a row"),
     ("another pool's notice", "no_notice", lambda c: promising(c, pool="training"), "training"),
     ("notice of a stop", "no_notice", lambda c: promising(with_group(c)), "promised a stop"),

@@ -17,7 +17,8 @@ from gpuwatch.runtime.clock import ManualClock
 from tests.support.paths import ROOT
 
 HERE, THERE = "10.99.0.1", "10.99.0.2"
-_UNSHARE = ("unshare", "--net", "--pid", "--fork", "--kill-child", "--mount-proc")
+_NET = ("unshare", "--net", "--fork", "--kill-child")
+_UNSHARE = (*_NET, "--pid", "--mount-proc")
 
 # A program that does what its standard input says, a line at a time, and then says so.
 _PROGRAM = """
@@ -56,10 +57,19 @@ def can_be_made() -> bool:
         return False
 
 
-def inside(module: str, scenario: str) -> Any:  # noqa: ANN401  what the scenario printed as JSON
-    """Run a scenario of a module on a host of its own, and give what it says."""
-    command = [*_UNSHARE, sys.executable, "-m", module, scenario]
-    done = subprocess.run(command, capture_output=True, text=True, timeout=60, cwd=ROOT, check=False)
+def inside(
+    module: str,
+    scenario: str,
+    *,
+    seconds: float = 60,
+    own_pids: bool = True,
+) -> Any:  # noqa: ANN401  what the scenario printed as JSON
+    """Run a scenario of a module on a host of its own, for so long at most, and give what it says.
+
+    An agent that judges use needs the PIDs of the machine: `own_pids=False`.
+    """
+    command = [*(_UNSHARE if own_pids else _NET), sys.executable, "-m", module, scenario]
+    done = subprocess.run(command, capture_output=True, text=True, timeout=seconds, cwd=ROOT, check=False)
     assert done.returncode == 0, done.stderr
     return json.loads(done.stdout)
 
@@ -104,7 +114,7 @@ class TwoHosts:
         self._there.stdout.readline()
         self._run("ip", "link", "set", "lo", "up")
         self._run("ip", "link", "add", "v0", "type", "veth", "peer", "name", "v1", "netns", str(self._there.pid))
-        for prefix, card, address in (((), "v0", HERE), (self._enter(), "v1", THERE)):
+        for prefix, card, address in (((), "v0", HERE), (self.enter(), "v1", THERE)):
             self._run(*prefix, "ip", "addr", "add", f"{address}/24", "dev", card)
             self._run(*prefix, "ip", "link", "set", card, "up")
         return self
@@ -122,7 +132,7 @@ class TwoHosts:
 
     def there(self, kind: Kind = Kind.PEOPLE) -> Program:
         """A program on the other one."""
-        return self._keep(Program(self._enter(), kind))
+        return self._keep(Program(self.enter(), kind))
 
     def served(self, kind: Kind = Kind.PEOPLE) -> tuple[Program, Program]:
         """A server of that kind here, and a client there that it has accepted."""
@@ -155,7 +165,12 @@ class TwoHosts:
         self.programs.append(program)
         return program
 
-    def _enter(self) -> tuple[str, ...]:
+    def unplug(self) -> None:
+        """Pull the cable."""
+        self._run("ip", "link", "set", "v0", "down")
+
+    def enter(self) -> tuple[str, ...]:
+        """The command before one that runs on the other host."""
         return ("nsenter", "-t", str(self._there.pid), "-n")
 
     def _run(self, *command: str) -> None:

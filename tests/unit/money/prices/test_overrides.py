@@ -36,6 +36,13 @@ def test_amounts_are_what_is_written(written: Path) -> None:
     assert [row.price for row in prices.rows] == [Decimal("0.1"), Decimal("0.10")]
 
 
+def test_a_purchase_price_is_spread_over_the_hours_of_its_years(written: Path) -> None:
+    """24,000 over four years of 8,766 hours; the source says so unless the entry names another."""
+    (row,) = the_prices(written, "prices:\n  - {instance_type: rtx-box, purchase: 24000, years: 4}\n").rows
+
+    assert (row.price, row.source) == (Decimal("0.684463"), "purchase price of 24000 over 4 years")
+
+
 def test_a_table_says_the_same_as_yaml(tmp_path: Path) -> None:
     """The columns of a CSV file are the keys; an empty cell is not given."""
     table = tmp_path / "prices.csv"
@@ -133,7 +140,11 @@ MISTAKES = [
     ("- {instance_type: x, price: 1e3}", "2: price: '1e3' is no amount", "a number of 0 or more"),
     ("- {price: 4}", "2: instance_type: a price belongs to a machine type or to a node", "p5.48xlarge"),
     ("- {node: x, region: y, price: 4}", "2: region: a node's price names the node alone", "node and price"),
-    ("- {instance_type: x}", "2: price: an entry gives either a price or a discount", "percent_off: 27"),
+    ("- {instance_type: x}", "2: price: an entry gives either a price, or a purchase", "percent_off: 27"),
+    ("- {instance_type: x, purchase: 9}", "2: years: a purchase price is spread over years", "years: 4"),
+    ("- {instance_type: x, price: 9, years: 4}", "2: years: a purchase price is spread over years", "years: 4"),
+    ("- {instance_type: x, price: 9, purchase: 9, years: 4}", "2: price: an entry gives either", "purchase: 24000"),
+    ("- {instance_type: x, purchase: 9, years: 2026}", "2: years: '2026' is no number of years", "at most 100"),
     ("- {instance_type: x, price: 1, price: 2}", "2: price: is written twice", "one of the two"),
     ("- {instance_type: x, price: [1]}", "2: price: is no single value", "one plain value"),
     ("- {percent_off: 27, source: plan}", "2: capacity_type: a discount says what it is on", "one of on_demand, spot"),

@@ -1,0 +1,95 @@
+"""The section `cloud.hosts`: machines of one's own, and where they are named."""
+
+from collections.abc import Iterator, Mapping
+from dataclasses import dataclass, field
+from typing import Annotated, Any, ClassVar
+
+from annotated_types import MinLen
+
+from gpuwatch.clouds.provider import ProviderSettings
+from gpuwatch.model.setting import STRICT, Contradiction, Setting
+from gpuwatch.runtime.joined import LONGEST_NODE_ID
+
+_Text = Annotated[str, MinLen(1)]
+_NOT_IN_ADDRESSES = frozenset("/@?#[] ")
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class HostSettings:
+    """One host; its name is the one that its agent answers with, which is its host name unless set otherwise."""
+
+    __pydantic_config__: ClassVar[dict[str, object]] = STRICT
+
+    address: Annotated[
+        _Text | None, Setting("IP address or DNS name, without a port. None: the one it joined from, else its name.")
+    ] = None
+    pool: Annotated[_Text | None, Setting("Its pool. None: default.")] = None
+    owner: Annotated[_Text | None, Setting("Its owner, who has its cost in reports.")] = None
+    type: Annotated[
+        _Text | None, Setting("A name of your choice for hosts that cost the same, for prices.file. None: host.")
+    ] = None
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class HostsSettings(ProviderSettings):
+    """Hosts without a cloud. One that is named in two places is one host; `machines` holds before `file`."""
+
+    __pydantic_config__: ClassVar[dict[str, object]] = STRICT
+    adapter: ClassVar[str] = "gpuwatch.clouds.hosts.cloud:HostsCloud"
+    launches_name_regions: ClassVar[bool] = False
+
+    machines: Annotated[dict[str, HostSettings], Setting("Hosts by their names.")] = field(default_factory=dict)
+    file: Annotated[
+        _Text | None,
+        Setting(
+            "Hosts in Prometheus' file_sd form, JSON or YAML, from this file's folder if relative; read again when it "
+            "changes. Ports are ignored (signals.port holds)."
+        ),
+    ] = None
+    dns: Annotated[
+        tuple[_Text, ...], Setting("DNS names; each address that such a name has is a host, called as in reverse DNS.")
+    ] = ()
+    joined: Annotated[
+        _Text | None,
+        Setting("Hosts that have joined: the folder of controller.join, such as /var/lib/gpuwatch/join."),
+    ] = None
+
+    def _options(self) -> Mapping[str, Any]:
+        return {"named": self}
+
+    def contradictions(self) -> Iterator[Contradiction]:
+        """Hosts must be named somewhere, by names and addresses that can be asked."""
+        here = ("cloud", "hosts")
+        if not (self.machines or self.file or self.dns or self.joined):
+            yield Contradiction(
+                keys=(here, ("cloud", "provider")),
+                wrong="cloud.hosts names no host",
+                right="machines, file, dns or joined, such as `machines: {gpu-1: {address: 10.0.0.11}}`",
+            )
+        for name, each in self.machines.items():
+            if not is_host_name(name):
+                yield Contradiction(
+                    keys=((*here, "machines", name),), wrong=f"{name!r} is not a host's name", right="such as gpu-1"
+                )
+            if each.address is not None and not is_address(each.address):
+                yield Contradiction(
+                    keys=((*here, "machines", name, "address"),),
+                    wrong=f"{each.address!r} is not an address",
+                    right="an IP address or a DNS name without scheme and port; signals.port is the port of all agents",
+                )
+        for name in self.dns:
+            if not is_address(name):
+                yield Contradiction(
+                    keys=((*here, "dns"),), wrong=f"{name!r} is not a DNS name", right="such as gpu.lab.example"
+                )
+
+
+def is_host_name(text: str) -> bool:
+    """Whether a host can be called that."""
+    return 0 < len(text) <= LONGEST_NODE_ID and text.isprintable() and text == text.strip()
+
+
+def is_address(text: str) -> bool:
+    """Whether it is a name or an IP address, and no URL, and has no port."""
+    one_colon = text.count(":") == 1
+    return text.isprintable() and not one_colon and not _NOT_IN_ADDRESSES & set(text)
