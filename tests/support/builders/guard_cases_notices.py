@@ -54,8 +54,8 @@ SPOILED_NOTICES: list[tuple[str, str, Callable[[Case], Case], str]] = [
     (
         "a host of one's own",
         "no_power",
-        lambda c: with_node(c, capacity_type=CapacityType.OWN, cannot_stop="nothing has power over it"),
-        "nothing has power over it",
+        lambda c: with_node(c, capacity_type=CapacityType.OWN, cannot_stop="gpuwatch has no power control over it"),
+        "no power control over it",
     ),
     ("always vetoed", "often_vetoed", lambda c: with_ledger(c, recent=vetoes(3)), "3 times in a row"),
     ("another pool's notice", "no_notice", lambda c: promising(c, pool="training"), "training"),
