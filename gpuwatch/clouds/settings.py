@@ -10,6 +10,7 @@ from gpuwatch.clouds import Cloud
 from gpuwatch.clouds.alibaba.settings import AlibabaSettings
 from gpuwatch.clouds.aws.settings import AwsSettings
 from gpuwatch.clouds.azure.settings import AzureSettings
+from gpuwatch.clouds.driver.settings import DriverSettings
 from gpuwatch.clouds.gcp.settings import GcpSettings
 from gpuwatch.clouds.hosts.settings import HostsSettings
 from gpuwatch.clouds.provider import ALL, ProviderSettings
@@ -47,6 +48,7 @@ class CloudSettings:
     azure: AzureSettings = field(default_factory=AzureSettings)
     gcp: GcpSettings = field(default_factory=GcpSettings)
     hosts: HostsSettings = field(default_factory=HostsSettings)
+    driver: DriverSettings = field(default_factory=DriverSettings)
     tencent: TencentSettings = field(default_factory=TencentSettings)
 
     @property
@@ -92,6 +94,7 @@ TITLES = {  # of the clouds, for people
     "alibaba": "Alibaba Cloud",
     "tencent": "Tencent Cloud",
     "hosts": "hosts of your own",
+    "driver": "a driver",
 }
 
 # What people write who have no cloud.

@@ -360,4 +360,13 @@ UNSEEN: tuple[Unseen, ...] = (
         "addresses takes a host out of the fleet after a minute, as if its owner had.",
         see="`gpuwatch status` while a host is unplugged, and while the DNS server is down.",
     ),
+    # A driver is its author's; what gpuwatch takes for granted is that it keeps the protocol.
+    Unseen(
+        cloud="driver",
+        what="whether a driver keeps the protocol",
+        taken="What has the form of the protocol is believed: that a list is whole, that a key is one machine, that "
+        "`gone` and `terminated` are the cloud's own word. A driver that says so without asking can make a machine "
+        "that runs count as gone.",
+        see="Stop, start and end a machine that nobody needs through gpuwatch, and look in the cloud's console.",
+    ),
 )

@@ -20,8 +20,8 @@ from tests.support.fakes.cloud_worlds import FLEET, WORLDS, World, a_world
 SECRET_NAMES = {FLEET_TAG: FLEET, OWNER_TAG: "zora.quill@falcon-labs.test", POOL_TAG: "falconpool", "cost": "falcon 7"}
 
 
-# Those that are asked by HTTP.
-ASKED = [each for each in WORLDS if each not in {"simulated", "several"}]
+# Those that this process asks by HTTP.
+ASKED = [each for each in WORLDS if each not in {"simulated", "several", "driver"}]
 
 
 @pytest.fixture(params=ASKED)

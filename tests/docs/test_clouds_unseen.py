@@ -21,6 +21,7 @@ OPEN: Mapping[str, tuple[str, ...]] = {
     "azure": ("tags of members", "protection of members", "shows no disk", "depend on a template", "prices"),
     "gcp": ("depend on a template", "conditions", "zone cannot be reached", "prices"),
     "alibaba": ("empty 200", "RAM", "prices"),
+    "driver": ("keeps the protocol",),
     "tencent": ("TKE", "notices", "RemoveInstances", "prices"),
     "hosts": ("resolvers",),
 }

@@ -65,6 +65,8 @@ SLOW = frozenset(
         "config/test_agent_alone",
         "config/test_configuration",
         "config/test_configuration_refused",
+        "clouds/driver/test_driver",
+        "clouds/driver/test_driver_process",
         "config/test_named_clouds",
         "config/test_profiles_read",
         "config/test_signal_settings",

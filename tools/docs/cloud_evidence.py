@@ -40,6 +40,7 @@ class Capability:
     alibaba: Evidence
     tencent: Evidence
     hosts: Evidence = NOT_THERE
+    driver: Evidence = NOT_THERE
 
     def in_cloud(self, cloud: str) -> Evidence:
         """The evidence in one cloud."""
@@ -54,6 +55,7 @@ CLOUDS = {
     "alibaba": "Alibaba Cloud",
     "tencent": "Tencent Cloud",
     "hosts": "hosts of your own",
+    "driver": "a driver",
 }
 
 TABLE: tuple[Capability, ...] = (
@@ -66,6 +68,7 @@ TABLE: tuple[Capability, ...] = (
         alibaba=recorded("machines", but=XML),
         tencent=recorded("machines"),
         hosts=FAKE,
+        driver=FAKE,
     ),
     Capability(
         does="GPUs of a machine",
@@ -76,6 +79,7 @@ TABLE: tuple[Capability, ...] = (
         alibaba=MODEL,
         tencent=MODEL,
         hosts=FAKE,
+        driver=FAKE,
     ),
     Capability(
         does="other systems that own a machine",
@@ -85,6 +89,7 @@ TABLE: tuple[Capability, ...] = (
         gcp=MODEL,
         alibaba=MODEL,
         tencent=recorded("machines"),
+        driver=FAKE,
     ),
     Capability(
         does="how it is paid, and whether a stop ends the bill",
@@ -94,6 +99,7 @@ TABLE: tuple[Capability, ...] = (
         gcp=MODEL,
         alibaba=recorded("machines", but=XML),
         tencent=recorded("machines"),
+        driver=FAKE,
     ),
     Capability(
         does="what protects it in its cloud",
@@ -104,6 +110,7 @@ TABLE: tuple[Capability, ...] = (
         alibaba=MODEL,
         tencent=MODEL,
         hosts=FAKE,
+        driver=FAKE,
     ),
     Capability(
         does="whether it would start again",
@@ -113,6 +120,7 @@ TABLE: tuple[Capability, ...] = (
         gcp=NOT_THERE,
         alibaba=NOT_THERE,
         tencent=NOT_THERE,
+        driver=FAKE,
     ),
     Capability(
         does="notices before an end, in lists",
@@ -131,6 +139,7 @@ TABLE: tuple[Capability, ...] = (
         gcp=recorded("changes"),
         alibaba=MODEL,
         tencent=MODEL,
+        driver=FAKE,
     ),
     Capability(
         does="start",
@@ -140,6 +149,7 @@ TABLE: tuple[Capability, ...] = (
         gcp=MODEL,
         alibaba=MODEL,
         tencent=recorded("changes"),
+        driver=FAKE,
     ),
     Capability(
         does="end of a machine",
@@ -149,6 +159,7 @@ TABLE: tuple[Capability, ...] = (
         gcp=recorded("proof"),
         alibaba=MODEL,
         tencent=recorded("changes"),
+        driver=FAKE,
     ),
     Capability(
         does="end of a group's member with its place",
@@ -167,6 +178,7 @@ TABLE: tuple[Capability, ...] = (
         gcp=MODEL,
         alibaba=MODEL,
         tencent=MODEL,
+        driver=FAKE,
     ),
     Capability(
         does="tags on a machine",
@@ -176,6 +188,7 @@ TABLE: tuple[Capability, ...] = (
         gcp=MODEL,
         alibaba=MODEL,
         tencent=recorded("changes"),
+        driver=FAKE,
     ),
     Capability(
         does="groups",
@@ -249,6 +262,7 @@ TABLE: tuple[Capability, ...] = (
         alibaba=MODEL,
         tencent=MODEL,
         hosts=FAKE,
+        driver=FAKE,
     ),
     Capability(
         does="limits of the account",
@@ -322,13 +336,14 @@ TABLE: tuple[Capability, ...] = (
         alibaba=FAKE,
         tencent=FAKE,
         hosts=FAKE,
+        driver=FAKE,
     ),
 )
 
 _INTRO = (
     "How to set up gpuwatch on [AWS](aws.md), [Azure](azure.md), [Google Cloud](gcp.md), [Alibaba Cloud](alibaba.md) "
-    "and [Tencent Cloud](tencent.md); without a cloud on [hosts of your own](hosts.md); [several clouds](several.md) "
-    "at once."
+    "and [Tencent Cloud](tencent.md); on [any other cloud](driver.md) by a driver; without a cloud on [hosts of your "
+    "own](hosts.md); [several clouds](several.md) at once."
 )
 _EVIDENCE = (
     "gpuwatch has met no real cloud yet. What stands in its place differs. The table says for each thing that it does "

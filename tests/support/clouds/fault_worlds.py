@@ -72,9 +72,19 @@ class WithGroups(Protocol):
         ...
 
 
+@runtime_checkable
+class InAProcessOfItsOwn(Protocol):
+    """A `FaultWorld` with a client that no patch of this process reaches."""
+
+    def unreachable(self) -> None:
+        """Its cloud refuses connections from here on."""
+        ...
+
+
 # The table of providers: name -> where its context manager is.
 FAULT_WORLDS: dict[str, str] = {
     "aws": "tests.support.clouds.aws.world:fault_world",
+    "driver": "tests.support.clouds.driver.world:fault_world",
     "alibaba": "tests.support.clouds.alibaba.world:fault_world",
     "azure": "tests.support.clouds.azure.fault_world:fault_world",
     "gcp": "tests.support.clouds.gcp.world:fault_world",
@@ -83,12 +93,21 @@ FAULT_WORLDS: dict[str, str] = {
 
 # Faults and changes of groups that a cloud cannot have, each with its reason.
 CANNOT: dict[str, dict[str, str]] = {
+    "driver": {
+        "leftovers": "drivers do not show what is left over",
+        Fault.SKEW: "its requests carry a token and no time of ours",
+    },
     "azure": {Fault.SKEW: "its requests carry a token and no time of ours"},
     "gcp": {
         Fault.SKEW: "a bearer token says no time of ours, so the clocks may differ",
         "protect": "its groups keep no member",
     },
 }
+
+
+def without_leftovers(world: FaultWorld) -> bool:
+    """Whether a world's cloud says that it cannot show what is left over."""
+    return "leftovers" in world.cannot
 
 
 def reason_against(given: Mapping[str, object]) -> str | None:

@@ -1,0 +1,1 @@
+"""Any cloud, by an executable of the user's."""

@@ -1,0 +1,132 @@
+"""The line to a driver: a request of one call, one run of the executable, an answer that is held to the protocol."""
+
+import json
+import threading
+from collections.abc import Mapping
+from datetime import timedelta
+from pathlib import Path
+from typing import Any
+
+from gpuwatch.clouds.driver.process import Ended, check_executable, environment_of, run
+from gpuwatch.clouds.driver.protocol import ALWAYS, CALLS, VERSION, read_answer
+from gpuwatch.clouds.driver.settings import DriverSettings
+from gpuwatch.clouds.errors import AuthFailedError, CloudError, CloudUnavailableError
+from gpuwatch.clouds.permit import Permit
+from gpuwatch.runtime.clock import Clock
+from gpuwatch.runtime.printable import legible
+from gpuwatch.runtime.secrets import read_secret_text
+
+_AT_ONCE = 4  # processes of one driver
+_LINES, _LONGEST = 3, 300  # of what it wrote to standard error
+_SHORTEST_SECRET = 4  # characters; a shorter one would mask words
+NOT_OFFERED = "NotOffered"  # our own code
+
+
+class Line:
+    """One driver. Any thread may ask."""
+
+    def __init__(self, driver: DriverSettings, *, fleet: str, clock: Clock, endpoint_url: str | None) -> None:
+        """Nothing is run yet.
+
+        Raises:
+            CloudError: the executable is not fit to be run.
+
+        """
+        self.path, self._clock, self._driver = Path(driver.executable or ""), clock, driver
+        check_executable(self.path)
+        options = dict(driver.options)
+        self._common = {"gpuwatch": VERSION, "fleet": fleet, "endpoint": endpoint_url, "options": options}
+        self._turn, self._running = threading.Lock(), threading.BoundedSemaphore(_AT_ONCE)
+        self._described: tuple[object, Mapping[str, Any]] | None = None
+
+    def describe(self) -> Mapping[str, Any]:
+        """What the driver offers; asked again when its file is another one.
+
+        Raises:
+            CloudError: no answer.
+
+        """
+        found = check_executable(self.path)
+        file = (found.st_dev, found.st_ino, found.st_mtime_ns, found.st_size)
+        with self._turn:
+            if self._described is None or self._described[0] != file:
+                self._described = file, self._ask("describe", None, None, {})
+            return self._described[1]
+
+    def offers(self, call: str) -> bool:
+        """Whether the driver has the call; raises CloudError."""
+        return call in ALWAYS or call in self.describe()["calls"]
+
+    def ask(
+        self, call: str, region: str | None = None, *, permit: Permit | None = None, **more: object
+    ) -> dict[str, Any]:
+        """The answer to a call; a change leaves only while its permit holds, and is killed when the permit ends.
+
+        Raises:
+            PermitExpiredError: it did not hold; the driver got no request.
+            CloudError: the driver's refusal, or no usable answer.
+
+        """
+        if not self.offers(call):
+            raise CloudError(f"{call}: the driver {self.path.name} does not offer it", code=NOT_OFFERED)
+        return self._ask(call, region, permit, more)
+
+    def _ask(self, call: str, region: str | None, permit: Permit | None, more: Mapping[str, object]) -> dict[str, Any]:
+        with self._running:
+            secrets = self._read_secrets()
+            seconds = self._driver.call_timeout
+            if permit is not None:
+                seconds = max(0.0, min(seconds, permit.max_age_seconds - permit.age_seconds))
+            ends = self._clock.now() + timedelta(seconds=seconds)
+            due = {"deadline": ends.isoformat()} if CALLS[call].change else {}
+            request = {**self._common, "call": call, "region": region, "secrets": secrets, **due, **more}
+            ended = run(
+                self.path,
+                json.dumps(request).encode(),
+                environment=environment_of(self._driver.environment),
+                seconds=seconds,
+                before=lambda: None if permit is None else permit.check(),
+            )
+        asked = f"{call} {more['id']}" if "id" in more else call
+        if ended.status != 0:
+            raise CloudUnavailableError(
+                f"{asked}: the driver {self.path.name} {_end(ended, secrets)}", code=f"DriverStatus{ended.status}"
+            )
+        try:
+            return read_answer(call, ended.output, asked)
+        except CloudError as error:
+            error.args = (_mask_secrets(str(error), secrets), *error.args[1:])
+            raise
+
+    def _read_secrets(self) -> dict[str, str]:
+        """The secrets as they are now.
+
+        Raises:
+            AuthFailedError: one of them cannot be read.
+
+        """
+        try:
+            return {name: read_secret_text(named) for name, named in self._driver.secrets.items()}
+        except OSError as error:
+            raise AuthFailedError(
+                f"a secret of the driver {self.path.name} cannot be read: {error.filename}: {error.strerror}",
+                code="DriverSecret",
+            ) from None
+
+
+def _end(ended: Ended, secrets: Mapping[str, str]) -> str:
+    """How it ended, with the first lines of what it complained about."""
+    how = f"was killed by signal {-ended.status}" if ended.status < 0 else f"failed with status {ended.status}"
+    lines = ended.complaints.decode("utf-8", "replace").strip().splitlines()
+    # Of a traceback the last line says what was wrong.
+    shown = lines if len(lines) <= _LINES else [*lines[: _LINES - 1], "…", lines[-1]]
+    words = _mask_secrets(" / ".join(each.strip() for each in shown), secrets)
+    return f"{how}: {legible(words, _LONGEST)}" if words else how
+
+
+def _mask_secrets(words: str, secrets: Mapping[str, str]) -> str:
+    """The words without any secret."""
+    for each in sorted(secrets.values(), key=len, reverse=True):
+        if len(each) >= _SHORTEST_SECRET:
+            words = words.replace(each, "***")
+    return words
