@@ -20,7 +20,6 @@ from gpuwatch.cli.base import (
     settings_of,
 )
 from gpuwatch.runtime.json_document import json_text
-from gpuwatch.runtime.translation import translate_text
 
 if TYPE_CHECKING:
     from gpuwatch.config.settings import Settings
@@ -143,6 +142,7 @@ def status(
         from gpuwatch.cli.console import show_lines as print_lines
         from gpuwatch.config import load
         from gpuwatch.controller.node_row import StatusPage, nodes_page
+        from gpuwatch.runtime.translation import translate_text
 
         if done.trouble:
             print_text(translate_text(done.trouble), err=True)
@@ -234,6 +234,7 @@ def explain(
         raise click.UsageError("give --round or --at, not both")
     from gpuwatch.cli import explain as explaining
     from gpuwatch.controller.explain import UnknownNodeError
+    from gpuwatch.runtime.translation import translate_text
 
     try:
         if number is None and when is None:
