@@ -48,7 +48,7 @@ _OPTIONS = (
     config_option,
     click.option("--from", "since", metavar="TIME", help="30d, or 2026-01-31T18:00Z [30d; of a ledger: all]."),
     click.option("--to", "until", metavar="TIME", default="now", show_default=True, help="Only until then."),
-    click.option("--step", callback=duration_or_none, help="Of a Prometheus, 15s to 5m [1m]."),
+    click.option("--step", callback=duration_or_none, help="Step of a query to Prometheus, 15s to 5m [1m]."),
     click.option(
         "--dialect",
         type=click.Choice(get_args(Dialect)),

@@ -107,7 +107,11 @@ def units(*, folder: Path, program: str, force: bool) -> None:
 @click.option("--region", "regions", metavar="NAME", multiple=True, help="Allow it there only; may be repeated.")
 @click.option("--provider", metavar="NAME", default="aws", show_default=True, help="The cloud of the policies.")
 @click.option(
-    "--partition", type=click.Choice(["aws", "aws-cn", "aws-us-gov"]), default="aws", show_default=True, help="Of ARNs."
+    "--partition",
+    type=click.Choice(["aws", "aws-cn", "aws-us-gov"]),
+    default="aws",
+    show_default=True,
+    help="The partition in ARNs.",
 )
 @click.option(
     "--scope",

@@ -13,8 +13,8 @@ if TYPE_CHECKING:
 
 
 @commands.command()
-@click.option("--provider", help="Of one cloud only: aws, azure, gcp, alibaba or tencent.")
-@click.option("--region", help="Of one region only; spot prices of its zones with it.")
+@click.option("--provider", help="Only one cloud: aws, azure, gcp, alibaba or tencent.")
+@click.option("--region", help="Only one region; spot prices of its zones with it.")
 @click.option("--gpu", help="With one model of GPU only, such as H100.")
 @click.option("--refresh", is_flag=True, help="First ask the cloud of --provider for its prices in --region.")
 @config_option

@@ -99,7 +99,7 @@ def _weights(_: click.Context, param: click.Parameter, value: str | None) -> dic
     type=click.Choice(["fp32", "fp16", "bf16", "fp8", "int8", "int4"]),
     default="bf16",
     show_default=True,
-    help="Of the weights.",
+    help="Number format of the weights.",
 )
 @click.option(
     "--batch",
@@ -132,11 +132,28 @@ def _weights(_: click.Context, param: click.Parameter, value: str | None) -> dic
 @click.option("--region", multiple=True, help="Only in these regions; may be repeated.")
 @click.option("--capacity", type=click.Choice(["on_demand", "spot"]), default="on_demand", show_default=True)
 @click.option("--machines", type=click.IntRange(1, _MOST), help="At most so many [8; 1 to serve].")
-@click.option("--weights", callback=_weights, metavar="FACTOR=NUMBER,…", help="Of the score [docs/advice.md].")
+@click.option(
+    "--weights",
+    callback=_weights,
+    metavar="FACTOR=NUMBER,…",
+    help="How much each factor counts in the score [docs/advice.md].",
+)
 @click.option("--tokens", callback=_quantity, metavar="N", help="To train on; adds hours and money.")
 @click.option("--flops", callback=_quantity, metavar="N", help="Operations in all, in place of --tokens: 3.1e23.")
-@click.option("--efficiency", callback=share, default="0.4", show_default="0.4, assumed", help="Of the GPUs' peak.")
-@click.option("--interruptions", callback=none_below, default="0", show_default=True, help="Of a machine, a day: spot.")
+@click.option(
+    "--efficiency",
+    callback=share,
+    default="0.4",
+    show_default="0.4, assumed",
+    help="Share of the GPUs' peak that work reaches.",
+)
+@click.option(
+    "--interruptions",
+    callback=none_below,
+    default="0",
+    show_default=True,
+    help="Spot interruptions of a machine per day.",
+)
 @click.option("--checkpoint", callback=above_zero, default="30m", show_default=True, help="Time between checkpoints.")
 @click.option("--restart", callback=above_zero, default="10m", show_default=True, help="After an interruption.")
 @click.option("--limit", type=click.IntRange(1, _MOST_ROWS), default=10, show_default=True, help="How many are shown.")

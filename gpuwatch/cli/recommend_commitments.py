@@ -27,7 +27,7 @@ if TYPE_CHECKING:
     help="Lines of time,value, units in use: ISO 8601 or seconds since 1970; plain or .gz [what the ledger metered].",
 )
 @config_option
-@click.option("--price", callback=usd, help="Of one unit of the load for an hour on demand, in US dollars.")
+@click.option("--price", callback=usd, help="What one unit of the load costs per hour on demand, in US dollars.")
 @click.option("--instance-type", help="The load counts such machines, at their price.")
 @click.option("--cloud", metavar="NAME", help="Only what the ledger metered in this cloud.")
 @click.option("--one-year", callback=share, default="0.30", show_default="0.30, assumed", help="Discount, as a share.")
@@ -35,7 +35,11 @@ if TYPE_CHECKING:
     "--three-year", callback=share, default="0.50", show_default="0.50, assumed", help="Discount, as a share."
 )
 @click.option(
-    "--three-year-load", callback=share, default="0.8", show_default=True, help="Of today's: planned for 3 years."
+    "--three-year-load",
+    callback=share,
+    default="0.8",
+    show_default=True,
+    help="Share of today's load that you expect in 3 years.",
 )
 @click.option(
     "--tolerant", callback=share, default="0", show_default=True, help="Share of the load that bears interruption."

@@ -22,8 +22,10 @@ if TYPE_CHECKING:
 
 
 @recommend.command()
-@click.option("--price", callback=usd, required=True, help="Of one machine with its part of network and racks, US$.")
-@click.option("--rent", callback=usd, help="Of such a machine for an hour, in US dollars.")
+@click.option(
+    "--price", callback=usd, required=True, help="What one machine costs with its share of network and racks, US$."
+)
+@click.option("--rent", callback=usd, help="What such a machine costs to rent per hour, in US dollars.")
 @click.option("--instance-type", help="The rented machine, at its list price; of the ledger, its hours.")
 @click.option(
     "--csv",
@@ -34,16 +36,28 @@ if TYPE_CHECKING:
 @click.option("--ledger", is_flag=True, help="The load is what the ledger metered.")
 @config_option
 @click.option("--years", callback=usd, default="3", show_default=True, help="Until it is sold.")
-@click.option("--resale", callback=share, default="0.2", show_default="0.2, assumed", help="Part of its price then.")
+@click.option(
+    "--resale",
+    callback=share,
+    default="0.2",
+    show_default="0.2, assumed",
+    help="Share of its price that it then brings.",
+)
 @click.option("--capital-cost", callback=share, default="0.06", show_default="0.06, assumed", help="Interest a year.")
-@click.option("--repairs", callback=share, default="0.03", show_default="0.03, assumed", help="Of its price a year.")
-@click.option("--watts", callback=none_below, default="0", help="Of the machine at work, such as 10200.")
-@click.option("--idle-watts", callback=none_below, help="Of the machine at rest [a quarter of --watts].")
+@click.option(
+    "--repairs",
+    callback=share,
+    default="0.03",
+    show_default="0.03, assumed",
+    help="Repairs per year, as a share of the price.",
+)
+@click.option("--watts", callback=none_below, default="0", help="Power of the machine at work, such as 10200.")
+@click.option("--idle-watts", callback=none_below, help="Power of the machine at rest [a quarter of --watts].")
 @click.option(
     "--pue", callback=factor, default="1.4", show_default="1.4, assumed", help="Power of the building by its own."
 )
 @click.option("--kwh", callback=none_below, default="0.12", show_default="0.12, assumed", help="Price of one, US$.")
-@click.option("--staff", callback=none_below, default="0", help="For this machine a year, US$.")
+@click.option("--staff", callback=none_below, default="0", help="Staff for this machine per year, US$.")
 @click.option("--hosting", callback=none_below, default="0", help="Space and network for it a year, US$.")
 @json_option
 def ownership(

@@ -18,10 +18,16 @@ if TYPE_CHECKING:
 
 @recommend.command(options_metavar="--trace FILE | --prometheus [URL] | --ledger [FILE] [OPTIONS]")
 @history_options
-@click.option("--restart-cost", callback=above_zero, default="10m", show_default=True, help="In time of rental.")
-@click.option("--boot", callback=duration_or_none, help="Of it, until the machine runs.")
-@click.option("--image", callback=duration_or_none, help="Of it, pulling container images.")
-@click.option("--weights", callback=duration_or_none, help="Of it, loading the model's weights.")
+@click.option(
+    "--restart-cost",
+    callback=above_zero,
+    default="10m",
+    show_default=True,
+    help="What a restart costs, in time of rental.",
+)
+@click.option("--boot", callback=duration_or_none, help="Part of the restart: booting the machine.")
+@click.option("--image", callback=duration_or_none, help="Part of the restart: pulling container images.")
+@click.option("--weights", callback=duration_or_none, help="Part of the restart: loading the model's weights.")
 @click.option("--hours", type=click.FloatRange(0, 87600, min_open=True), help="The first of the recording [all].")
 @json_option
 def restarts(

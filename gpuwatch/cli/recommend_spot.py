@@ -41,20 +41,28 @@ def _short(context: click.Context, param: click.Parameter, value: str | None) ->
 @click.option(
     "--nodes", type=click.IntRange(1, _MOST_NODES), default=4, show_default=True, help="So many nodes are wanted."
 )
-@click.option("--price", callback=usd, help="Of a node for an hour on demand, in US dollars [1: only parts of it].")
+@click.option(
+    "--price", callback=usd, help="What a node costs per hour on demand, in US dollars [1: only parts of it]."
+)
 @click.option(
     "--spot-price-ratio",
     callback=share,
     default="0.40",
     show_default="0.40, assumed",
-    help="Of spot, as a part of on demand, where the file has no prices.",
+    help="Price of spot as a share of on demand, where the file has no prices.",
 )
 @click.option("--base", type=click.IntRange(0, _MOST_NODES), default=0, show_default=True, help="Always on demand.")
-@click.option("--spot-share", callback=share, default="1", show_default=True, help="Of the nodes above the base.")
+@click.option(
+    "--spot-share",
+    callback=share,
+    default="1",
+    show_default=True,
+    help="Share of the nodes above the base that are spot.",
+)
 @click.option("--boot", callback=_short, default="4m", show_default=True, help="From the launch to the work.")
 @click.option("--notice", callback=_short, default="2m", show_default=True, help="Before an interruption.")
 @click.option("--lost", callback=_short, default="10m", show_default=True, help="Work done again after one.")
-@click.option("--work", callback=duration_or_none, help="Of one job on one node, such as 12h, instead of a pool.")
+@click.option("--work", callback=duration_or_none, help="Work of one job on one node, such as 12h, instead of a pool.")
 @click.option("--by", "allowed", callback=duration_or_none, help="The job ends by then after its start, such as 18h.")
 @json_option
 def spot(  # noqa: PLR0913  one option each
