@@ -350,7 +350,7 @@ def test_an_observation_of_an_earlier_version_is_read_with_its_prices_by_type() 
 
 @given(
     regions=st.lists(st.sampled_from(["us-east-1", "eu-west-1", "ap-south-1", "moon-1"]), min_size=1, max_size=6),
-    capacities=st.lists(st.sampled_from(list(CapacityType)), min_size=6, max_size=6),
+    capacities=st.lists(st.sampled_from([each for each in CapacityType if each is not CapacityType.OWN]), min_size=6),
 )
 def test_no_machine_ever_silently_gets_the_price_of_another_region(
     regions: list[str], capacities: list[CapacityType]
