@@ -77,6 +77,8 @@ def all_machines(request):
     found, account, page = {}, None, 0
     while True:
         said = ask(request, "GET", "/v1/machines", region=request["region"], page=page)
+        if page and not {each["id"] for each in said["machines"]} - set(found):
+            raise RuntimeError(f"page {page} has no machine that the pages before it did not have")
         found.update({each["id"]: each for each in said["machines"]})
         account, page = said["account"], page + 1
         if not said["more"]:
