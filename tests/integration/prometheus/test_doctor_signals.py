@@ -100,7 +100,7 @@ def test_an_address_for_a_machine_that_does_not_exist_is_named_with_the_nearest_
     wrong = the(found, "targets.unknown")
     assert (wrong.looked_at, wrong.seen) == (
         "signals.targets.i-evall",
-        "no GPU machine has this id or name; did you mean i-eval?",
+        "no GPU machine has this id or name. The nearest is 'i-eval'.",
     )
 
 
