@@ -174,7 +174,7 @@ def test_what_happens_reaches_people_once_and_in_words_they_can_act_on(site: Sit
     eventually(lambda: len(heard.subjects(MONEY)) > 1 and heard.subjects(TEAM)[1:], heard.everything)
     pages = [post for post in heard.posted if post.path == "/alertmanager"]
 
-    assert heard.subjects(MONEY)[1].startswith("WARNING: Of budget research, 102% are spent")
+    assert heard.subjects(MONEY)[1].startswith("WARNING: Budget research is spent to 102%")
     assert heard.subjects(TEAM)[1].startswith("CRITICAL: Node i-1 has lost GPU 3 (lost); drain the node and reboot it.")
     assert [post.body["groupLabels"] for post in pages] == [{"alertname": "GpuLost", "node": "i-1"}]
     assert {post.authorization for post in pages} == {"Bearer a token"}

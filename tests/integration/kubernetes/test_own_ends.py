@@ -25,6 +25,7 @@ from tests.support.builders.kubernetes_kinds import (
     is_ours,
     kind_of,
     object_of,
+    our_kind,
     stored_version,
     with_other_image,
 )
@@ -106,6 +107,18 @@ def test_each_kind_is_there_as_its_project_defines_it() -> None:
 
     ours = [each.kind for each in KINDS if "." in each.group and is_ours(kind_of(each))]
     assert ours == ["Notebook"]
+
+
+def test_what_stands_in_for_a_kind_has_the_version_that_its_objects_are_kept_in() -> None:
+    """An API server serves no definition without it, and the tests of one worker share a server."""
+    of_projects = [(each, kind_of(each)) for each in KINDS if "." in each.group]
+    lacking = [
+        each.kind
+        for each, made in [*of_projects, *DEFINED]
+        if stored_version(made) not in {version["name"] for version in our_kind(each)["spec"]["versions"]}
+    ]
+
+    assert lacking == []
 
 
 def test_it_is_ended_and_comes_back_by_the_command_that_people_are_told(

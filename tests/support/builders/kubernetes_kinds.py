@@ -132,7 +132,10 @@ def kind_of(kind: WorkloadKind, of: str = "") -> Object:
 
 def our_kind(kind: WorkloadKind) -> Object:
     """The fields that gpuwatch writes, and any others; with a status of its own and, if it is scaled, a scale."""
-    made = custom_kind(kind.group, kind.kind, kind.resource, kind.versions[0] if kind.versions else "v1")
+    # An API server that has kept objects in the versions of its project serves no later definition without them.
+    kept = map(stored_version, _own_kinds(f"{kind.resource}.{kind.group}").values())
+    version, *others = dict.fromkeys([*kind.versions, *kept]) or ["v1"]
+    made = custom_kind(kind.group, kind.kind, kind.resource, version)
     (served,) = made["spec"]["versions"]
     schema: Object = {"type": "integer"} if kind.scaled else {"type": "boolean"}
     path = "replicas" if kind.scaled else kind.suspend
@@ -144,9 +147,7 @@ def our_kind(kind: WorkloadKind) -> Object:
     if kind.scaled:
         paths = {"specReplicasPath": ".spec.replicas", "statusReplicasPath": ".status.replicas"}
         served["subresources"]["scale"] = paths
-    made["spec"]["versions"] += [
-        {**served, "name": each, "served": False, "storage": False} for each in kind.versions[1:]
-    ]
+    made["spec"]["versions"] += [{**served, "name": each, "served": False, "storage": False} for each in others]
     return made
 
 
