@@ -72,7 +72,8 @@ def _head(page: NodePage) -> Iterator[str]:
     enrolled = "enrolled" if row.enrolled else "not enrolled"
     owner = f", owner {row.owner}" if row.owner else ""
     price = "" if row.usd_per_hour is None else f", {format_usd(row.usd_per_hour)}/h"
-    place = row.zone if row.cloud is None else f"{row.zone} of {row.cloud}"
+    where = row.zone or row.region
+    place = where if row.cloud is None else f"{where} of {row.cloud}"
     yield f"{name}: {row.instance_type} in {place}, pool {row.pool}{owner}, {row.state.value}, {enrolled}{price}"
 
 
