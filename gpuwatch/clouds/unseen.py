@@ -364,9 +364,9 @@ UNSEEN: tuple[Unseen, ...] = (
     Unseen(
         cloud="driver",
         what="whether a driver keeps the protocol",
-        taken="What has the form of the protocol is believed: that a list is whole, that a key is one machine, that "
-        "`gone` and `terminated` are the cloud's own word. A driver that says so without asking can make a machine "
-        "that runs count as gone.",
+        taken="gpuwatch believes an answer that keeps the form of the protocol: a list is whole, a key is one machine, "
+        "and `gone` and `terminated` are what the cloud says. If a driver says `gone` without asking its cloud, a "
+        "machine that runs counts as gone.",
         see="Stop, start and end a machine that nobody needs through gpuwatch, and look in the cloud's console.",
     ),
 )

@@ -177,7 +177,8 @@ def gpus_missing(case: Case) -> Finding:
     if case.asleep:
         return allow("It does not run.")
     if node.gpu_count is None:
-        return refuse(f"The number of GPUs of a {node.instance_type} is unknown.", "The cloud must describe this type.")
+        remedy = "Its agent must answer." if node.owned else "The cloud must describe this type."
+        return refuse(f"The number of GPUs of a {node.instance_type} is unknown.", remedy)
     sentence = f"Its agent sees {seen} of {how_many(node.gpu_count, 'GPU')}."
     if seen >= node.gpu_count:
         return allow(sentence)

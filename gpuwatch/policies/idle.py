@@ -166,7 +166,8 @@ def _step(node: Node, notice: Notice | None, observation: Observation, rules: Id
         return _asleep(node, observation, rules)
     if node.state is _UNSEEN:
         sentence = f"Its state is not known: {node.unseen or 'the cloud gave no usable answer about it'}."
-        return make_step(node, _HOLD, "not_running", sentence, "An answer of the cloud.")
+        answer = "An answer of its agent." if node.owned else "An answer of the cloud."
+        return make_step(node, _HOLD, "not_running", sentence, answer)
     if node.state is not _RUNNING:
         return make_step(node, undo, "not_running", f"It is {node.state.value}.", "It would have to run.")
     if activity.state is _UNKNOWN:

@@ -4,8 +4,19 @@ import json
 from collections.abc import Mapping
 from typing import Any
 
-from gpuwatch.clouds.driver.protocol import CALLS, ERROR, KINDS, LAST_STOP, MACHINE, PRICE, VERSION, Call, Member
-from gpuwatch.model.fleet import CapacityType, NodeState
+from gpuwatch.clouds.driver.protocol import (
+    CALLS,
+    CAPACITIES,
+    ERROR,
+    KINDS,
+    LAST_STOP,
+    MACHINE,
+    PRICE,
+    VERSION,
+    Call,
+    Member,
+)
+from gpuwatch.model.fleet import NodeState
 
 _TEXT = {"type": "string", "minLength": 1, "maxLength": 1024}
 _KINDS: Mapping[str, dict[str, Any]] = {
@@ -18,7 +29,7 @@ _KINDS: Mapping[str, dict[str, Any]] = {
     "money": {"type": ["string", "number"]},
     "tags": {"type": "object", "maxProperties": 200, "additionalProperties": {"type": "string", "maxLength": 1024}},
     "state": {"enum": [str(each) for each in NodeState]},
-    "capacity": {"enum": [str(each) for each in CapacityType]},
+    "capacity": {"enum": [str(each) for each in CAPACITIES]},
     "kind": {"oneOf": [{"const": name, "description": says} for name, (_, says) in KINDS.items()]},
     "calls": {"type": "array", "items": {"enum": list(CALLS)}},
     "stop": {"$ref": "#/$defs/last_stop"},

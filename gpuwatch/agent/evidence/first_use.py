@@ -1,7 +1,7 @@
-"""Servers that were brought up lately, and that nobody has asked so far: their first user is on the way.
+"""Servers that began lately and have had no user so far.
 
-By its name such a program is the machine's own, and nobody would miss it. But a person has just begun it, who goes
-on to the machines or the people that are to use it. Rules, all of them:
+By its name such a program is the machine's own. But a person has just begun it, and may now be on another machine that
+is to use it. So the server waits for its first user. Rules, all of them:
 
 1. A server is awaited by its first user for two hours after its begin, if other machines may ask it. Its begin is that
    of its process, or later the first look at which it waited on that port.

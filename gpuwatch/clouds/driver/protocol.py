@@ -294,6 +294,9 @@ def _is_word(value: object, words: Iterable[str]) -> bool:
     return isinstance(value, str) and value in list(words)
 
 
+# Hosts of one's own are of the provider `hosts`: they cost their price for as long as they are named.
+CAPACITIES = tuple(each for each in CapacityType if each is not CapacityType.OWN)
+
 # The kinds of members: whether a value is of it, and what it should be, for people.
 FORMS: Mapping[str, tuple[Callable[[Any], bool], str]] = {
     "id": (_is_id, "1 to 200 visible ASCII characters"),
@@ -303,7 +306,7 @@ FORMS: Mapping[str, tuple[Callable[[Any], bool], str]] = {
     "time": (lambda value: _time(value) is not None, "a time with its zone, such as 2026-01-31T18:00:00Z"),
     "tags": (_are_tags, f"an object of at most {_MOST_TAGS} texts"),
     "state": (lambda value: _is_word(value, NodeState), f"one of {', '.join(NodeState)}"),
-    "capacity": (lambda value: _is_word(value, CapacityType), f"one of {', '.join(CapacityType)}"),
+    "capacity": (lambda value: _is_word(value, CAPACITIES), f"one of {', '.join(CAPACITIES)}"),
     "kind": (lambda value: _is_word(value, KINDS), f"one of {', '.join(KINDS)}"),
     "calls": (_are_calls, f"a list of {', '.join(CALLS)}, with list and get, and find if there is launch"),
     "stop": (_is_stop, "an object"),

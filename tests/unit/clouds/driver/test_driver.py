@@ -162,6 +162,13 @@ def test_a_machine_of_another_region_is_unknown(driver: Driver) -> None:
     assert states(driver.cloud(regions=("north",))) == {"m-1": NodeState.UNKNOWN, "m-2": NodeState.RUNNING}
 
 
+def test_a_machine_of_a_driver_is_no_host_of_ones_own(driver: Driver) -> None:
+    """Such a host costs its price whether it runs or not, and has a guard rule of its own."""
+    driver.says("list", machines=[{**MACHINES[0], "capacity": "own"}, {**MACHINES[1], "capacity": "spot"}])
+
+    assert states(driver.cloud()) == {"m-1": NodeState.UNKNOWN, "m-2": NodeState.RUNNING}
+
+
 # What a driver offers
 
 
