@@ -32,6 +32,8 @@ _END = re.compile(r"(?<=[.;]) (?=\S)")  # of a sentence, or of a part of one
 _SENTENCE = re.compile(r"\. \S")
 
 _MOST = 5  # sentences of one template
+# Templates within templates, and sentences of a text. What has more stays English: a text from outside has thousands.
+_DEEPEST, _LONGEST = 8, 50
 _SIMPLIFIED = re.compile(r"zh(?:[_-](?:CN|SG|Hans)\b.*)?(?:[.@].*)?", re.IGNORECASE)
 CHINESE = "zh_CN"
 
@@ -93,21 +95,26 @@ class Catalogue:
         """The text in this language; what has no entry stays as it is."""
         return self.translate_tracing(text, [])
 
-    def translate_tracing(self, text: str, missed: list[str]) -> str:
+    def translate_tracing(self, text: str, missed: list[str], depth: int = 0) -> str:
         """The same; also the sentences that have no entry."""
         indent = text[: len(text) - len(text.lstrip(" "))]
+        if depth > _DEEPEST:
+            return text
         if indent or not text:
-            return indent + self.translate_tracing(text[len(indent) :], missed) if text[len(indent) :] else text
-        found = self._translate_whole(text, missed)
+            return indent + self.translate_tracing(text[len(indent) :], missed, depth) if text[len(indent) :] else text
+        found = self._translate_whole(text, missed, depth)
         if found is not None:
             return found
         parts, done, at, glue = _END.split(text), "", 0, ""
+        if len(parts) > _LONGEST:
+            missed.append(text)
+            return text
         while at < len(parts):
             for end in range(min(len(parts), at + _MOST), at, -1):
                 piece = " ".join(parts[at:end])
-                found = None if end - at == len(parts) else self._translate_whole(piece, missed)
+                found = None if end - at == len(parts) else self._translate_whole(piece, missed, depth)
                 if found is None:
-                    found = self._translate_ended(piece, missed)
+                    found = self._translate_ended(piece, missed, depth)
                 if found is not None:
                     break
             else:
@@ -118,13 +125,13 @@ class Catalogue:
             at = end
         return done
 
-    def _translate_ended(self, text: str, missed: list[str]) -> str | None:
+    def _translate_ended(self, text: str, missed: list[str], depth: int) -> str | None:
         """An entry without an end, in a sentence that has one."""
         end = {".": "。", ";": "；"}.get(text[-1])
-        found = None if end is None else self._translate_whole(text[:-1], missed)
+        found = None if end is None else self._translate_whole(text[:-1], missed, depth)
         return None if found is None else found + (end or "")
 
-    def _translate_whole(self, text: str, missed: list[str]) -> str | None:
+    def _translate_whole(self, text: str, missed: list[str], depth: int) -> str | None:
         """By the one entry that is all of the text; None: no entry is."""
         exact = self._exact.get(text)
         if exact is not None:
@@ -141,12 +148,12 @@ class Catalogue:
                     break
         if best is None or parts is None:
             return None
-        return _PART.sub(lambda part: self._part(part[1], parts[part[1]], missed), best.translated)
+        return _PART.sub(lambda part: self._part(part[1], parts[part[1]], missed, depth + 1), best.translated)
 
-    def _part(self, name: str, value: str, missed: list[str]) -> str:
+    def _part(self, name: str, value: str, missed: list[str], depth: int) -> str:
         kind = kind_of_part(name)
         if kind == "time":
-            units = (self._translate_whole(each, missed) or each for each in _PARTS_OF_DURATION.findall(value))
+            units = (self._translate_whole(each, missed, depth) or each for each in _PARTS_OF_DURATION.findall(value))
             return ("-" if value[0] == "-" else "") + " ".join(units)
         if kind == "at":  # its weekday
             day, blank, rest = value.partition(" ")
@@ -154,8 +161,8 @@ class Catalogue:
         if kind == "word":
             return self._exact.get(value, value)
         if kind == "list":
-            return "、".join(self.translate_tracing(each, missed) for each in value.split(", "))
-        return self.translate_tracing(value, missed) if kind == "text" else value
+            return "、".join(self.translate_tracing(each, missed, depth) for each in value.split(", "))
+        return self.translate_tracing(value, missed, depth) if kind == "text" else value
 
 
 def _template(english: str, other: str) -> Template:

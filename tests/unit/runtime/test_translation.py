@@ -52,6 +52,16 @@ SHOWN = [
 ]
 
 
+@pytest.mark.parametrize("number", [10, 2000])
+def test_a_text_from_outside_may_be_templates_within_templates(number: int) -> None:
+    """An agent's text of 10,000 characters breaks nobody's page: what is too deep or too long stays English."""
+    for each in [*(english for english in ENTRIES if PART.findall(english) == ["text"]), "{text} a. "]:
+        before, after = each.split("{text}")
+        nested = (before * number + "zz" + after * number)[:10_000]
+
+        assert "zz" in catalogue(CHINESE).translate(nested) or len(before * number) > 9_000
+
+
 @given(st.sampled_from(sorted(ENTRIES)), st.data())
 def test_a_sentence_of_any_template_comes_back_as_its_own_with_its_parts(english: str, data: st.DataObject) -> None:
     """No other template takes it."""
