@@ -9,15 +9,13 @@ IAM does not look at. What is known of a volume does not change; what is known o
 import re
 from collections.abc import Callable, Iterable, Iterator
 from dataclasses import dataclass
-from typing import TYPE_CHECKING, Any
+from typing import Any
 
 from gpuwatch.clouds import AuthFailedError, CloudError, CloudUnavailableError
+from gpuwatch.clouds.aws.client import DescribedInstance
 from gpuwatch.clouds.aws.places import Region
 from gpuwatch.clouds.survey import batches
 from gpuwatch.runtime.clock import Clock
-
-if TYPE_CHECKING:
-    from mypy_boto3_ec2.type_defs import InstanceTypeDef
 
 _VALUES_A_FILTER = 200
 _FRESH_SECONDS = 3600.0
@@ -44,7 +42,7 @@ _GRANT = "; so it is where EC2 may not use the key of a volume (kms:CreateGrant)
 _ROLE = re.compile(r"arn:(?P<partition>[^:]+):sts::(?P<account>\d+):assumed-role/(?P<role>[^/]+)/")
 
 
-def failed_start(described: "InstanceTypeDef") -> str | None:
+def failed_start(described: DescribedInstance) -> str | None:
     """What EC2 says of a machine that did not start, for people; None: it says nothing of the kind.
 
     Sources: DescribeInstances, StateReason and StateTransitionReason.
@@ -59,7 +57,7 @@ def failed_start(described: "InstanceTypeDef") -> str | None:
     return f"{words}{_GRANT}" if _OF_A_KEY.match(code) else words
 
 
-def volumes_of(described: "InstanceTypeDef") -> list[str]:
+def volumes_of(described: DescribedInstance) -> list[str]:
     """The ids of a machine's volumes, as it is described."""
     mapped = described.get("BlockDeviceMappings", ())
     return [name for each in mapped if (name := each.get("Ebs", {}).get("VolumeId"))]
@@ -96,7 +94,7 @@ class DiskKeys:
         """Remember that EC2 has accepted our start of a machine."""
         self._asked.add(node_id)
 
-    def learn(self, place: Region, machines: Iterable[tuple[str, str, "InstanceTypeDef"]]) -> None:
+    def learn(self, place: Region, machines: Iterable[tuple[str, str, DescribedInstance]]) -> None:
         """Look up what is new of these machines: id, state, description."""
         machines, now = list(machines), self._clock.monotonic()
         self._learn_volumes(place, (name for _, _, described in machines for name in volumes_of(described)))
@@ -114,11 +112,11 @@ class DiskKeys:
                     self._facts_of(place, key)
                     self._forget(place, key, node_id)
 
-    def _keys_of(self, described: "InstanceTypeDef") -> set[str]:
+    def _keys_of(self, described: DescribedInstance) -> set[str]:
         """The keys of its volumes, as far as they are known."""
         return {key for name in volumes_of(described) if (key := self._of_volume.get(name)) is not None}
 
-    def against_start(self, place: Region, described: "InstanceTypeDef") -> str | None:
+    def against_start(self, place: Region, described: DescribedInstance) -> str | None:
         """Why a machine might not start again after a stop, as a clause; None: nothing is known to stand against it."""
         return next(filter(None, (self._against(place, key) for key in sorted(self._keys_of(described)))), None)
 

@@ -7,7 +7,7 @@ from datetime import UTC, datetime
 from typing import TYPE_CHECKING
 
 from gpuwatch.clouds import FLEET_TAG, NotFoundError
-from gpuwatch.clouds.aws.client import ClientPool
+from gpuwatch.clouds.aws.client import ClientPool, DescribedInstance
 from gpuwatch.clouds.aws.disk_keys import DiskKeys, failed_start
 from gpuwatch.clouds.aws.groups import Group
 from gpuwatch.clouds.aws.notices import Notices, Requests, cannot_stop, cannot_terminate, requests_of
@@ -21,7 +21,7 @@ from gpuwatch.model.stops import LastStop
 from gpuwatch.runtime.clock import Clock
 
 if TYPE_CHECKING:
-    from mypy_boto3_ec2.type_defs import FilterTypeDef, InstanceTypeDef, InstanceTypeInfoTypeDef, ReservationTypeDef
+    from mypy_boto3_ec2.type_defs import FilterTypeDef, InstanceTypeInfoTypeDef, ReservationTypeDef
 
 _TYPES_A_CALL = 100  # a filter takes up to 200 values
 _NVIDIA = "NVIDIA"
@@ -67,7 +67,7 @@ class MachineType:
 class Instance:
     """An instance as EC2 describes it, and the account that owns it."""
 
-    described: "InstanceTypeDef"
+    described: DescribedInstance
     id: str
     type: str
     account: str
@@ -228,7 +228,7 @@ class Translator:
         return managed_by(instance.tags, group=group.tags, profile=profile)
 
 
-def _last_stop(described: "InstanceTypeDef", state: NodeState) -> LastStop | None:
+def _last_stop(described: DescribedInstance, state: NodeState) -> LastStop | None:
     """When it was stopped, and whether by a call. Sources: DescribeInstances, StateTransitionReason and StateReason."""
     if state not in _DOWN:
         return None
@@ -259,7 +259,7 @@ def _described_types(place: Region, names: list[str]) -> dict[str, MachineType]:
         }
 
 
-def _instance(described: "InstanceTypeDef", reservation: "ReservationTypeDef") -> Instance:
+def _instance(described: DescribedInstance, reservation: "ReservationTypeDef") -> Instance:
     return Instance(
         described=described,
         id=described["InstanceId"],
@@ -268,7 +268,7 @@ def _instance(described: "InstanceTypeDef", reservation: "ReservationTypeDef") -
     )
 
 
-def _capacity_type(described: "InstanceTypeDef") -> CapacityType:
+def _capacity_type(described: DescribedInstance) -> CapacityType:
     """How it was bought. What is in a reservation or on a Dedicated Host is paid for whether it runs or not."""
     if described.get("Placement", {}).get("Tenancy") == "host":
         return CapacityType.DEDICATED_HOST

@@ -7,13 +7,13 @@ from datetime import UTC, datetime, timedelta
 from typing import TYPE_CHECKING
 
 from gpuwatch.clouds import AuthFailedError, CloudError
+from gpuwatch.clouds.aws.client import DescribedInstance
 from gpuwatch.clouds.aws.places import Region
 from gpuwatch.model.cloud_notice import CloudNotice, NoticeKind
 from gpuwatch.runtime.clock import Clock
 
 if TYPE_CHECKING:
     from mypy_boto3_ec2.literals import EventCodeType
-    from mypy_boto3_ec2.type_defs import InstanceTypeDef
 
 # What a spot instance's request makes of a stop and of an end.
 
@@ -38,7 +38,7 @@ class SpotRequest:
 Requests = Mapping[str, SpotRequest]
 
 
-def requests_of(place: Region, instances: "Iterable[InstanceTypeDef]") -> Requests:
+def requests_of(place: Region, instances: Iterable[DescribedInstance]) -> Requests:
     """The requests of the spot instances among these, by id. Source: DescribeSpotInstanceRequests to its last page.
 
     No answer is a doubt about these machines alone: the permission is younger than many a policy.
@@ -69,7 +69,7 @@ def _describe_batch(place: Region, ids: list[str]) -> dict[str, SpotRequest]:
         }
 
 
-def cannot_stop(instance: "InstanceTypeDef", requests: Requests) -> str | None:
+def cannot_stop(instance: DescribedInstance, requests: Requests) -> str | None:
     """Why EC2 refuses to stop a machine."""
     if instance.get("RootDeviceType") == "instance-store":
         return "its root disk is an instance store"
@@ -81,7 +81,7 @@ def cannot_stop(instance: "InstanceTypeDef", requests: Requests) -> str | None:
     return None
 
 
-def cannot_terminate(instance: "InstanceTypeDef", requests: Requests) -> str | None:
+def cannot_terminate(instance: DescribedInstance, requests: Requests) -> str | None:
     """Why an end would not be the end: what launches the machine again, or might."""
     for name, request in _request(instance, requests):
         if request.doubt is not None:
@@ -91,7 +91,7 @@ def cannot_terminate(instance: "InstanceTypeDef", requests: Requests) -> str | N
     return None
 
 
-def _request(instance: "InstanceTypeDef", requests: Requests) -> Iterator[tuple[str, SpotRequest]]:
+def _request(instance: DescribedInstance, requests: Requests) -> Iterator[tuple[str, SpotRequest]]:
     """The machine's own request, where it has one."""
     name = instance.get("SpotInstanceRequestId")
     if name:
@@ -122,7 +122,7 @@ class Notices:
         self._denied: dict[tuple[str, str], float] = {}  # place and call: when to ask again, of the monotonic clock
 
     def notices_of(
-        self, place: Region, instances: "Sequence[InstanceTypeDef]", requests: Requests
+        self, place: Region, instances: Sequence[DescribedInstance], requests: Requests
     ) -> dict[str, tuple[CloudNotice, ...] | None]:
         """The notices of each of these instances by its id; None: nobody knows whether it has any."""
         now = self._clock.now()
@@ -174,7 +174,7 @@ def _events(place: Region, now: datetime) -> Found:
     return found
 
 
-def _block_ends(place: Region, instances: "Iterable[InstanceTypeDef]", now: datetime) -> Found:
+def _block_ends(place: Region, instances: Iterable[DescribedInstance], now: datetime) -> Found:
     """When the blocks of these instances end. Source: DescribeCapacityReservations by end-date-type."""
     ends: dict[str, datetime] = {}
     pages = place.reading.ec2.get_paginator("describe_capacity_reservations")
@@ -192,7 +192,7 @@ def _block_ends(place: Region, instances: "Iterable[InstanceTypeDef]", now: date
     return found
 
 
-def _of_spot(instance: "InstanceTypeDef", requests: Requests, now: datetime) -> Iterator[CloudNotice]:
+def _of_spot(instance: DescribedInstance, requests: Requests, now: datetime) -> Iterator[CloudNotice]:
     """The interruption of a spot instance, by its request; one that hibernates has no two minutes."""
     request = requests.get(instance.get("SpotInstanceRequestId", ""))
     if request is not None and request.status in _MARKED and request.status_at is not None:
