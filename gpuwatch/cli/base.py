@@ -43,7 +43,7 @@ SECTIONS = {
     "Look": ("status", "plan", "explain", "rounds", "audit", "unused", "scan"),
     "Order": ("pause", "resume", "acknowledge", "approve"),
     "Money": ("blocked", "cost", "budget", "forecast", "report", "prices", "recommend"),
-    "Try": ("demo", "backtest"),
+    "Try": ("demo", "backtest", "cloud"),
     "About": ("version", "completion"),
 }
 

@@ -13,6 +13,7 @@ DOCUMENTS = {
     "backtest": "gpuwatch.simulate.backtest.document:BacktestDocument",
     "blocked": "gpuwatch.money.blocked.blocked:Blocked",
     "budget": "gpuwatch.money.budgets.table:BudgetDocument",
+    "cloud.test": "gpuwatch.clouds.driver.suite:SuiteDocument",
     "config.check": "gpuwatch.cli.config:CheckDocument",
     "config.show": "gpuwatch.cli.config:ShowDocument",
     "cost": "gpuwatch.money.report.cost:CostDocument",

@@ -5,6 +5,7 @@ import os
 from gpuwatch.cli import (
     agent,
     backtest,
+    cloud,
     completion,
     config,
     cost,
@@ -35,6 +36,7 @@ from gpuwatch.cli.top import command as top
 __all__ = [
     "agent",
     "backtest",
+    "cloud",
     "commands",
     "completion",
     "config",

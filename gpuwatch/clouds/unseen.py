@@ -364,9 +364,8 @@ UNSEEN: tuple[Unseen, ...] = (
     Unseen(
         cloud="driver",
         what="whether a driver keeps the protocol",
-        taken="gpuwatch believes an answer that keeps the form of the protocol: a list is whole, a key is one machine, "
-        "and `gone` and `terminated` are what the cloud says. If a driver says `gone` without asking its cloud, a "
-        "machine that runs counts as gone.",
-        see="Stop, start and end a machine that nobody needs through gpuwatch, and look in the cloud's console.",
+        taken="A list is whole, a key is one machine, and `gone` is what the cloud says. If a driver says it without "
+        "asking, a machine that runs counts as gone.",
+        see="`gpuwatch cloud test` with `--machine` and `--launch`; then look in the cloud's console.",
     ),
 )

@@ -73,7 +73,7 @@ class Line:
 
     def _ask(self, call: str, region: str | None, permit: Permit | None, more: Mapping[str, object]) -> dict[str, Any]:
         with self._running:
-            secrets = self._read_secrets()
+            secrets = read_secrets(self._driver)
             seconds = self._driver.call_timeout
             if permit is not None:
                 seconds = max(0.0, min(seconds, permit.max_age_seconds - permit.age_seconds))
@@ -88,30 +88,42 @@ class Line:
                 before=lambda: None if permit is None else permit.check(),
             )
         asked = f"{call} {more['id']}" if "id" in more else call
-        if ended.status != 0:
-            raise CloudUnavailableError(
-                f"{asked}: the driver {self.path.name} {_end(ended, secrets)}", code=f"DriverStatus{ended.status}"
-            )
-        try:
-            return read_answer(call, ended.output, asked)
-        except CloudError as error:
-            error.args = (_mask_secrets(str(error), secrets), *error.args[1:])
-            raise
+        return answer_of(call, asked, ended, driver=self.path.name, secrets=secrets)
 
-    def _read_secrets(self) -> dict[str, str]:
-        """The secrets as they are now.
 
-        Raises:
-            AuthFailedError: one of them cannot be read.
+def read_secrets(driver: DriverSettings) -> dict[str, str]:
+    """The secrets as they are now.
 
-        """
-        try:
-            return {name: read_secret_text(named) for name, named in self._driver.secrets.items()}
-        except OSError as error:
-            raise AuthFailedError(
-                f"a secret of the driver {self.path.name} cannot be read: {error.filename}: {error.strerror}",
-                code="DriverSecret",
-            ) from None
+    Raises:
+        AuthFailedError: one of them cannot be read.
+
+    """
+    try:
+        return {name: read_secret_text(named) for name, named in driver.secrets.items()}
+    except OSError as error:
+        raise AuthFailedError(
+            f"a secret of the driver {Path(driver.executable or '').name} cannot be read: "
+            f"{error.filename}: {error.strerror}",
+            code="DriverSecret",
+        ) from None
+
+
+def answer_of(call: str, asked: str, ended: Ended, *, driver: str, secrets: Mapping[str, str]) -> dict[str, Any]:
+    """The answer of a run that has ended, held to the protocol.
+
+    Raises:
+        CloudError: the driver's refusal, or no usable answer.
+
+    """
+    if ended.status != 0:
+        raise CloudUnavailableError(
+            f"{asked}: the driver {driver} {_end(ended, secrets)}", code=f"DriverStatus{ended.status}"
+        )
+    try:
+        return read_answer(call, ended.output, asked)
+    except CloudError as error:
+        error.args = (mask_secrets(str(error), secrets), *error.args[1:])
+        raise
 
 
 def _end(ended: Ended, secrets: Mapping[str, str]) -> str:
@@ -120,13 +132,16 @@ def _end(ended: Ended, secrets: Mapping[str, str]) -> str:
     lines = ended.complaints.decode("utf-8", "replace").strip().splitlines()
     # Of a traceback the last line says what was wrong.
     shown = lines if len(lines) <= _LINES else [*lines[: _LINES - 1], "…", lines[-1]]
-    words = _mask_secrets(" / ".join(each.strip() for each in shown), secrets)
+    words = mask_secrets(" / ".join(each.strip() for each in shown), secrets)
     return f"{how}: {legible(words, _LONGEST)}" if words else how
 
 
-def _mask_secrets(words: str, secrets: Mapping[str, str]) -> str:
+def mask_secrets(words: str, secrets: Mapping[str, str]) -> str:
     """The words without any secret."""
     for each in sorted(secrets.values(), key=len, reverse=True):
         if len(each) >= _SHORTEST_SECRET:
             words = words.replace(each, "***")
     return words
+
+
+__all__ = ["NOT_OFFERED", "Line", "answer_of", "mask_secrets", "read_secrets", "run"]

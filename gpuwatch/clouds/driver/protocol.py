@@ -9,6 +9,7 @@ import re
 from collections.abc import Callable, Iterable, Mapping
 from dataclasses import dataclass
 from datetime import datetime
+from decimal import Decimal
 from typing import Any
 
 from gpuwatch.clouds import NO_GPU
@@ -36,6 +37,7 @@ NONSENSE = "DriverAnswer"  # our own code: what the driver said is no answer
 _LONGEST = 1024  # characters of a text
 _LONGEST_WORDS = 300  # of an error
 _MOST_TAGS = 200
+_MOST_USD = 100_000  # for an hour of one machine
 _ID = re.compile(r"[!-~]{1,200}")
 
 
@@ -290,6 +292,14 @@ def _are_calls(value: object) -> bool:
     return {"list", "get"} <= set(value) and all(other in value for each, other in NEEDS.items() if each in value)
 
 
+def _is_price(value: object) -> bool:
+    """Whether it is dollars above zero: a price that is not known is left out, never 0."""
+    try:
+        return not isinstance(value, bool) and 0 < Decimal(str(value)) <= _MOST_USD
+    except ArithmeticError:
+        return False
+
+
 def _is_word(value: object, words: Iterable[str]) -> bool:
     return isinstance(value, str) and value in list(words)
 
@@ -312,6 +322,7 @@ FORMS: Mapping[str, tuple[Callable[[Any], bool], str]] = {
     "stop": (_is_stop, "an object"),
     "machine": (_is_machine, "a machine with its id"),
     "machines": (lambda value: isinstance(value, list) and all(map(_is_machine, value)), "a list of machines with ids"),
+    "money": (_is_price, f"dollars above 0, and at most {_MOST_USD}"),
     "prices": (lambda value: isinstance(value, list), "a list of prices"),
 }
 
@@ -329,14 +340,14 @@ def _show_value(value: object) -> str:
     return legible(repr(value), 60)
 
 
-def doubt_of(machine: Mapping[str, Any], region: str | None = None) -> str | None:
-    """What is wrong with a machine's description, as the rest of a sentence; None: nothing is."""
+def doubt_of(said: Any, region: str | None = None, members: Mapping[str, Member] = MACHINE) -> str | None:  # noqa: ANN401  JSON
+    """What is wrong with the description of a machine or a price, as the rest of a sentence; None: nothing is."""
     try:
-        _check(machine, MACHINE)
+        _check(said, members)
     except _Doubt as doubt:
         return str(doubt)
-    if region is not None and machine.get("region", region) != region:
-        return f"it is in {machine['region']}, and {region} was asked for"
+    if region is not None and said.get("region", region) != region:
+        return f"it is in {said['region']}, and {region} was asked for"
     return None
 
 

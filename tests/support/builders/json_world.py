@@ -73,6 +73,9 @@ def made_in(folder: Path) -> Path:
     )
     (folder / "spot.csv").write_text("time,offer,nodes\n0,a,4\n3600,a,0\n7200,a,4\n86400,a,4\n", encoding="utf-8")
     (folder / "short.csv").write_text("2026-01-01T00:00Z,1\n", encoding="utf-8")
+    said = '{"gpuwatch": 1, "call": "describe", "name": "Nowhere", "calls": ["list", "get"]}'
+    (folder / "driver").write_text(f"#!/bin/sh\nread -r asked\necho '{said}'\n", encoding="utf-8")
+    (folder / "driver").chmod(0o755)
     one_has_joined(folder / "join")
     ledger = Ledger.connect(LedgerSettings(path=str(folder / "ledger.db")))
     ledger.lead()

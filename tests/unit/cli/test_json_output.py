@@ -22,6 +22,7 @@ _FORTNIGHT = "--from 2026-03-14 --to 2026-03-28"
 # What is typed after `gpuwatch`, by the kind of its document. Orders come last: they change the ledger.
 LINES: dict[str, tuple[str, ...]] = {
     "version": ("version",),
+    "cloud.test": ("cloud test driver",),
     "config.check": ("config check",),
     "config.show": ("config show",),
     "status": ("status",),

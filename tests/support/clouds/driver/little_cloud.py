@@ -105,7 +105,8 @@ class LittleCloud:
 
     def answer(self, request: Request) -> Response:
         """Carry it out."""
-        assert request.headers["authorization"] == f"Bearer {TOKEN}"
+        if request.headers["authorization"] != f"Bearer {TOKEN}":
+            return Response(status=401, body={"code": "bad-token", "message": "no"})
         asked = self.asked(request)
         self.pass_time()
         try:
