@@ -99,7 +99,9 @@ def assemble_parts(settings: Settings, *, read_only: bool) -> Iterator[LiveParts
     ledger = Ledger.in_memory() if unwritten else Ledger.connect(settings.ledger, read_only=read_only)
     recall(cloud, ledger)
     batches = {name: each.batch for name, each in settings.rulebook.pools.items() if each.batch.work}
-    book = open_book(settings.prices, clouds=settings.named_clouds, clock=clock, background=not read_only)
+    book = open_book(
+        settings.prices, clouds=settings.named_clouds, clock=clock, background=not read_only, fleet=settings.fleet
+    )
     metering = settings.cost.metering(settings.interval, providers(settings.named_clouds))
     zone = ZoneInfo(settings.cost.timezone)
     budgets = Budgeting(ledger=ledger, budgets=settings.budgets, zone=zone, logs_crossings=not read_only)

@@ -10,6 +10,7 @@ from gpuwatch.money.prices import overrides_file
 from gpuwatch.money.prices.fetch import Fetcher, Live
 from gpuwatch.money.prices.overrides import OwnPrices
 from gpuwatch.money.prices.price_book import Book, Books
+from gpuwatch.money.prices.providers.driver import DriverPrices
 from gpuwatch.money.prices.settings import LivePriceSettings, PriceSettings
 from gpuwatch.runtime.clock import Clock
 from gpuwatch.runtime.reloading_file import ReloadingFile
@@ -22,6 +23,7 @@ _FETCHERS = {
     "alibaba": "gpuwatch.money.prices.providers.alibaba:AlibabaPrices",
     "tencent": "gpuwatch.money.prices.providers.tencent:TencentPrices",
 }
+_DRIVER = "driver"  # each cloud behind a driver is asked by itself, as its machines are, without a setting
 
 
 def open_book(
@@ -30,6 +32,7 @@ def open_book(
     clouds: Mapping[str, CloudSettings],
     clock: Clock,
     background: bool,
+    fleet: str = "",
 ) -> Book | Books:
     """Own prices, fetched ones and the table as one, for each cloud by its name.
 
@@ -40,13 +43,26 @@ def open_book(
         ImportError: a cloud's extra is missing.
 
     """
-    live = open_live(settings, clock=clock, background=background, clouds=clouds)
+    live = open_live(settings, clock=clock, background=background, clouds=clouds, fleet=fleet)
     own = open_own(settings)
 
-    def book(cloud: CloudSettings) -> Book:
-        return Book(provider=cloud.provider, region=cloud.first_region, rates=settings.rates, own=own, live=live)
+    def book(name: str, cloud: CloudSettings) -> Book:
+        by_driver = cloud.provider == _DRIVER
+        return Book(
+            provider=cloud.provider,
+            region=cloud.first_region or ("" if by_driver else None),  # its cloud may have no regions
+            rates=settings.rates,
+            own=own,
+            live=live,
+            asked=_name_in_live(name) if by_driver else None,
+        )
 
-    return book(clouds[""]) if "" in clouds else Books({name: book(cloud) for name, cloud in clouds.items()})
+    return book("", clouds[""]) if "" in clouds else Books({name: book(name, cloud) for name, cloud in clouds.items()})
+
+
+def _name_in_live(name: str) -> str:
+    """The name under which the prices of a driver's cloud are kept."""
+    return f"{_DRIVER}-{name}" if name else _DRIVER
 
 
 def open_own(settings: PriceSettings) -> Callable[[], OwnPrices]:
@@ -69,7 +85,7 @@ def open_own(settings: PriceSettings) -> Callable[[], OwnPrices]:
 
 
 def open_live(
-    settings: PriceSettings, *, clock: Clock, background: bool, clouds: Mapping[str, CloudSettings]
+    settings: PriceSettings, *, clock: Clock, background: bool, clouds: Mapping[str, CloudSettings], fleet: str = ""
 ) -> Live | None:
     """What was fetched and will be; None: no cloud is to be asked.
 
@@ -81,6 +97,9 @@ def open_live(
         name: _fetcher(name, settings.live, clock, [each for each in clouds.values() if each.provider == name])
         for name in settings.live.providers
     }
+    for name, cloud in clouds.items():
+        if cloud.provider == _DRIVER and cloud.driver.executable is not None:
+            fetchers[_name_in_live(name)] = DriverPrices(cloud, fleet=fleet, clock=clock)
     if not fetchers:
         return None
     return Live(

@@ -53,9 +53,13 @@ class Book:
         rates: Mapping[str, Decimal] | None = None,
         own: Callable[[], OwnPrices] = OwnPrices,
         live: Live | None = None,
+        asked: str | None = None,
     ) -> None:
-        """`region` is where machines are launched by default; `own` is asked once for each moment."""
-        self._provider = provider
+        """`region` is where machines are launched by default; `own` is read once for each moment.
+
+        `asked` is the name of this cloud in `live`; None: that of the provider.
+        """
+        self._provider, self._asked = provider, asked or provider
         self._region = region
         self._rates = {"USD": Decimal(1), **(rates or {})}
         self._reread = own
@@ -129,7 +133,7 @@ class Book:
         """What the cloud asks for, from the newest of fetched prices and table."""
         if hire.region is None:
             return NoPrice(why="its region is not known; set cloud.regions")
-        fetched = None if self._live is None else self._live.quote(self._provider, hire)
+        fetched = None if self._live is None else self._live.quote(self._asked, hire)
         places = catalogue.places(self._provider, hire.instance_type, hire.capacity_type)
         table = places.get(hire.region)
         if table is not None and (fetched is None or fetched.as_of < table.as_of):

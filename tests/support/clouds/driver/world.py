@@ -80,7 +80,7 @@ def installed(folder: Path, source: Path = EXAMPLE) -> Path:
     return path
 
 
-def _run_patiently(path: Path, request: bytes, *, seconds: float, **options: Any) -> Ended:  # noqa: ANN401  those of `run`
+def run_patiently(path: Path, request: bytes, *, seconds: float, **options: Any) -> Ended:  # noqa: ANN401  those of `run`
     """A test's clock stands still while the process runs."""
     return run(path, request, seconds=max(seconds, _PATIENCE_SECONDS), **options)
 
@@ -216,7 +216,7 @@ def a_world(
     """An empty account behind HTTP, and the driver in a folder of its own."""
     fake = LittleCloud(clock)
     with TemporaryDirectory() as folder, serving(fake) as server, pytest.MonkeyPatch.context() as patch:
-        patch.setattr(line, "run", _run_patiently if in_processes else _run_here)
+        patch.setattr(line, "run", run_patiently if in_processes else _run_here)
         Path(folder, "token").write_text(f"{TOKEN}\n", encoding="utf-8")
         yield DriverWorld(clock, server, fake, installed(Path(folder)), regions)
 
