@@ -10,7 +10,7 @@ from collections.abc import Iterable, Iterator, Sequence
 from dataclasses import dataclass, replace
 from datetime import datetime, timedelta
 
-from sqlalchemy import Connection, or_, select
+from sqlalchemy import Connection, Text, bindparam, or_, select
 
 from gpuwatch.guard.settings import Rulebook
 from gpuwatch.ledger.chain import Writer, text
@@ -26,6 +26,9 @@ _NEVER = sys.maxsize  # the number of a link that is yet to be made
 EARLIER = timedelta(days=35)  # what began before a time may reach into it
 _LAST = select(ROUNDS.c.at).order_by(ROUNDS.c.id.desc()).limit(1)
 _MODE = select(CONTROLS.c.verb).where(CONTROLS.c.verb.in_(MODES)).order_by(CONTROLS.c.id.desc()).limit(1)
+_LATE = bindparam("late", type_=Text)
+_CONTROLS = select(CONTROLS).where(CONTROLS.c.verb.in_(_RELEVANT), or_(CONTROLS.c.at > _LATE, CONTROLS.c.until > _LATE))
+_CONTROLS = _CONTROLS.order_by(CONTROLS.c.id)
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -83,8 +86,6 @@ def absent(db: Connection, now: datetime, interval_seconds: float) -> Interrupti
 
 def controls(db: Connection, since: datetime) -> tuple[Control, ...]:
     """The records about the time from `since` on."""
-    late = text(since - EARLIER)
-    query = select(CONTROLS).where(CONTROLS.c.verb.in_(_RELEVANT), or_(CONTROLS.c.at > late, CONTROLS.c.until > late))
     return tuple(
         Control(
             id=row.id,
@@ -94,7 +95,7 @@ def controls(db: Connection, since: datetime) -> tuple[Control, ...]:
             reason=row.reason,
             until=None if row.until is None else datetime.fromisoformat(row.until),
         )
-        for row in db.execute(query.order_by(CONTROLS.c.id))
+        for row in db.execute(_CONTROLS, {"late": text(since - EARLIER)})
     )
 
 

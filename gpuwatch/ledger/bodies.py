@@ -9,7 +9,7 @@ from dataclasses import dataclass, replace
 from datetime import datetime
 from typing import Any
 
-from sqlalchemy import Connection, func, select
+from sqlalchemy import Connection, bindparam, func, select
 
 from gpuwatch.guard.settings import Rulebook
 from gpuwatch.ledger import snapshots
@@ -24,6 +24,7 @@ from gpuwatch.model.kubernetes import KubernetesNode
 _HOUR = len("2026-01-01T00")
 _COPIED_BYTES = 1 << 20  # SQLite copies a value twice on its way into a row; a larger one is written into its place
 _LEAST_UNCHANGED = 0.25  # of the machines: with fewer lines, a body of its own costs little more
+_INSERT, _THERE = BODIES.insert(), select(BODIES.c.round_id).where(BODIES.c.round_id == bindparam("round_id"))
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -102,11 +103,11 @@ class Bodies:
         row = {"round_id": round_id, "at": at, "codec": codec, "body": body.content, "base": body.base}
         if db.dialect.name == "sqlite" and len(body.content) > _COPIED_BYTES:
             raw: Any = db.connection.driver_connection
-            db.execute(BODIES.insert().values(row | {"body": func.zeroblob(len(body.content))}))
+            db.execute(_INSERT.values(row | {"body": func.zeroblob(len(body.content))}))
             with raw.blobopen(BODIES.name, BODIES.c.body.name, round_id) as place:
                 place.write(body.content)
             return
-        db.execute(BODIES.insert(), row)
+        db.execute(_INSERT, row)
 
     def note_written(self, round_id: int, body: Body) -> None:
         """It is there for good: others may rest on it."""
@@ -144,4 +145,4 @@ class Bodies:
     def _there(self, round_id: int) -> bool:
         """Whether it is still in the database, which may have been put back."""
         with self._store.reading() as db:
-            return db.scalar(select(BODIES.c.round_id).where(BODIES.c.round_id == round_id)) is not None
+            return db.scalar(_THERE, {"round_id": round_id}) is not None

@@ -19,6 +19,7 @@ from gpuwatch.ledger.tables import BODIES, CHAIN, CONTROLS, HEAD, RECORDS
 
 GENESIS = "0" * 64
 _ROWS_AT_ONCE = 500
+_RECORD, _LINK = {kind: table.insert() for kind, table in RECORDS.items()}, CHAIN.insert()
 
 
 @dataclass(slots=True)
@@ -33,10 +34,9 @@ class Writer:
         """Write one record with its link; gives its id."""
         self.links += 1
         row = {"id": self.links, **values}
-        table = RECORDS[kind]
-        self.head = link_hash(self.head, kind, [row[column.name] for column in table.columns])
-        self.db.execute(table.insert(), row)
-        self.db.execute(CHAIN.insert(), {"id": self.links, "kind": kind, "at": row["at"], "hash": self.head})
+        self.head = link_hash(self.head, kind, [row[column.name] for column in RECORDS[kind].columns])
+        self.db.execute(_RECORD[kind], row)
+        self.db.execute(_LINK, {"id": self.links, "kind": kind, "at": row["at"], "hash": self.head})
         return self.links
 
 

@@ -2,7 +2,7 @@
 
 from collections.abc import Collection, Iterable, Iterator
 
-from sqlalchemy import Connection, select
+from sqlalchemy import Connection, bindparam, select
 
 from gpuwatch.ledger.store import Store
 from gpuwatch.ledger.tables import CONTROLS, INTENTS, OUTCOMES
@@ -11,6 +11,7 @@ from gpuwatch.model.orders import ITSELF
 from gpuwatch.policies.lives import launched_machine
 
 _KEYS_AT_ONCE = 500  # of a database's variables
+_KNOWN = select(INTENTS.c.key).where(INTENTS.c.key.in_(bindparam("keys", expanding=True)))
 _LAUNCHES = (
     select(OUTCOMES.c.detail)
     .join(INTENTS, INTENTS.c.key == OUTCOMES.c.key)
@@ -47,8 +48,7 @@ class Identity:
         known: set[str] = set()
         with self._store.reading() as db:
             for first in range(0, len(sorted_keys), _KEYS_AT_ONCE):
-                some = INTENTS.c.key.in_(sorted_keys[first : first + _KEYS_AT_ONCE])
-                known.update(db.scalars(select(INTENTS.c.key).where(some)))
+                known.update(db.scalars(_KNOWN, {"keys": sorted_keys[first : first + _KEYS_AT_ONCE]}))
         return tuple(key for key in sorted_keys if key not in known)
 
     def launched_machines(self, node_ids: Iterable[str]) -> tuple[str, ...]:

@@ -8,7 +8,7 @@ from collections.abc import Iterable, Sequence
 from datetime import datetime
 
 import msgspec
-from sqlalchemy import Connection, select
+from sqlalchemy import Connection, bindparam, select
 
 from gpuwatch.ledger import scale_in_protection
 from gpuwatch.ledger.any_text import json_of
@@ -24,6 +24,7 @@ from gpuwatch.model.verbs import ENDS_OF_A_STOP
 log = logging.getLogger(__name__)
 
 _UNREACHED, _SENSORS = "unreached", "sensors"  # the names of their rows
+_KEPT = select(META.c.value).where(META.c.name == bindparam("name"))
 
 
 def mark(db: Connection, intent: Intent, status: Status, at: datetime) -> None:
@@ -59,7 +60,7 @@ def keep_unreached(db: Connection, unreached: Sequence[Unreached]) -> None:
 
 def read_unreached(db: Connection) -> tuple[Unreached, ...]:
     """What the newest round allowed and did not come to."""
-    kept = db.scalar(select(META.c.value).where(META.c.name == _UNREACHED))
+    kept = db.scalar(_KEPT, {"name": _UNREACHED})
     return () if kept is None else msgspec.json.decode(kept, type=tuple[Unreached, ...])
 
 
@@ -74,7 +75,7 @@ class Sensors:
     def read(self) -> SensorRecord | None:
         """What is known; None: nothing yet, or what is there cannot be read."""
         with self._store.reading() as db:
-            kept = db.scalar(select(META.c.value).where(META.c.name == _SENSORS))
+            kept = db.scalar(_KEPT, {"name": _SENSORS})
         if kept is None:
             return None
         if self._read is not None and self._read[0] == kept:

@@ -132,7 +132,7 @@ class Ledger:
         """
         known = {pool: json_of(each) for pool, each in sorted((gaps or {}).items())}
         with self.store.reading() as db:
-            left = {row.pool: row.body for row in db.execute(select(GAPS))}
+            left = {row.pool: row.body for row in db.execute(views.KNOWN_GAPS)}
         digests = {pool: snapshots.digest(each) for pool, each in (left | known).items()}
         at = text(observation.now)
         body = self._bodies.make_body(observation, rulebook, (proposals, decisions, reviews, digests), at)
@@ -357,7 +357,7 @@ class Ledger:
     def gaps(self) -> dict[str, GapHistory]:
         """What pools that learn their waits know of their idle gaps."""
         with self.store.reading() as db:
-            rows = db.execute(select(GAPS)).all()
+            rows = db.execute(views.KNOWN_GAPS).all()
         return {row.pool: msgspec.json.decode(row.body, type=GapHistory) for row in rows}
 
     def view(self, now: datetime, *, recent: timedelta = HOUR, interval_seconds: float | None = None) -> LedgerView:

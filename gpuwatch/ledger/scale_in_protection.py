@@ -12,6 +12,7 @@ SHOWN = timedelta(minutes=1)  # a list of machines may be older than the answer 
 GONE = timedelta(hours=1)  # one list without a machine proves nothing
 # What the cloud has said yes to is done: what it shows from then on is somebody else's.
 _ENDED_BY = frozenset({Status.ACCEPTED, Status.SETTLED})
+_COUNT = select(func.count()).select_from(SHIELDS)
 _LATER, _ENDED = INTENTS.alias("later"), OUTCOMES.alias("ended")
 # Of those that the index names: what the records tell as well, with no later settled word on the same node.
 _SHIELDS = (
@@ -64,7 +65,7 @@ def settle(db: Connection, intent: Intent, status: Status, at: datetime) -> None
 
 def note_fleet(db: Connection, observation: Observation) -> None:
     """A round saw the fleet: a protection that is gone is nobody's, and a new one will be its setter's."""
-    if not db.scalar(select(func.count()).select_from(SHIELDS)):
+    if not db.scalar(_COUNT):
         return
     for row in db.execute(select(SHIELDS)).all():
         missing = None if row.missing_since is None else datetime.fromisoformat(row.missing_since)

@@ -2,12 +2,13 @@
 
 import logging
 import sqlite3
-from collections.abc import Iterator
+from collections.abc import Callable, Iterator
 from contextlib import contextmanager
+from functools import cache
 from pathlib import Path
 from typing import Self
 
-from sqlalchemy import Connection, create_engine, event, select
+from sqlalchemy import Connection, Engine, create_engine, event, select
 from sqlalchemy.exc import DBAPIError
 from sqlalchemy.pool import NullPool
 
@@ -39,13 +40,12 @@ class SqliteStore(Store):
 
     def __init__(self, uri: str, place: str, controller: str, path: Path | None = None) -> None:
         """Use the class methods."""
-        engine = create_engine("sqlite://", creator=lambda: _connect(uri), poolclass=NullPool, hide_parameters=True)
+        engine = _memory() if path is None else _engine(uri, lambda: self._begin)
         super().__init__(engine, place, controller)
         self._file: HeldFile | None = None
         self._marker = None if path is None else Marker(path)
         self._unmarked = False
         self._begin = "BEGIN"
-        event.listen(engine, "begin", lambda db: db.exec_driver_sql(self._begin))
 
     @classmethod
     def open(cls, path: Path) -> Self:
@@ -233,6 +233,19 @@ class SqliteStore(Store):
             raise LedgerError(
                 f"{self.place} is no ledger: {cause(error)}; move it away, or set ledger.path to another file"
             ) from error
+
+
+def _engine(uri: str, begin: Callable[[], str]) -> Engine:
+    """Opens this database; each transaction begins with that statement."""
+    engine = create_engine("sqlite://", creator=lambda: _connect(uri), poolclass=NullPool, hide_parameters=True)
+    event.listen(engine, "begin", lambda db: db.exec_driver_sql(begin()))
+    return engine
+
+
+@cache
+def _memory() -> Engine:
+    """The same for all ledgers in memory, each of which is its own connection: they share the compiled statements."""
+    return _engine("file::memory:", lambda: "BEGIN")
 
 
 def _connect(uri: str) -> sqlite3.Connection:

@@ -24,6 +24,8 @@ from gpuwatch.ledger.tables import CHAIN, HEAD, META
 _OF_VALUES = frozenset({"22", "23", "54"})
 _UNBOUND = "Error binding parameter"  # in SQLite's words: a type that it does not have
 _ID = select(META.c.value).where(META.c.name == "ledger_id")
+_HEAD, _MOVE_HEAD, _EPOCH = select(HEAD), update(HEAD), select(HEAD.c.epoch)
+_HELD_HEAD, _HELD_EPOCH = _HEAD.with_for_update(), _EPOCH.with_for_update()
 RESTART = "restart the controller once the right one is back (docs/ledger.md, What survives what)"
 
 
@@ -68,14 +70,14 @@ class Store:
         with self._turn:
             with self._explain_errors(), self._db().begin():
                 db = self._db()
-                head = db.execute(select(HEAD).with_for_update()).one()
+                head = db.execute(_HELD_HEAD).one()
                 self._recognise(db, head)
                 if fenced and (self.epoch is None or head.epoch != self.epoch):
                     raise LeadLostError(f"this controller does not lead; {head.leader or 'nobody'} does")
                 writer = Writer(db, links=head.links, head=head.hash)
                 yield writer
                 if writer.links != head.links:
-                    db.execute(update(HEAD).values(links=writer.links, hash=writer.head))
+                    db.execute(_MOVE_HEAD, {"links": writer.links, "hash": writer.head})
             self._seen = (writer.links, writer.head)
 
     def lead(self) -> bool:
@@ -86,7 +88,7 @@ class Store:
         """Whether this process has the lead at this moment; an error, or another ledger, is no and is `trouble`."""
         try:
             with self.reading() as db:
-                self._recognise(db, db.execute(select(HEAD)).one())
+                self._recognise(db, db.execute(_HEAD).one())
                 leads = self.epoch is not None and self._leads(db)
         except LedgerError as error:
             self.trouble = str(error)
@@ -112,7 +114,7 @@ class Store:
         """This is the ledger from here on."""
         with self.reading() as db:
             self.id = str(db.scalar(_ID))
-            head = db.execute(select(HEAD)).one()
+            head = db.execute(_HEAD).one()
         self._seen = (head.links, head.hash)
 
     def _recognise(self, db: Connection, head: Row[Any]) -> None:
@@ -147,14 +149,14 @@ class Store:
 
     def _leads(self, db: Connection) -> bool:
         """What the database says of it."""
-        return bool(db.scalar(select(HEAD.c.epoch)) == self.epoch)
+        return bool(db.scalar(_EPOCH) == self.epoch)
 
     def _take(self) -> None:
         """Begin a lead of one's own: all earlier leaders are shut out from here on."""
         with self._turn, self._db().begin():
             db = self._db()
-            epoch = db.execute(select(HEAD.c.epoch).with_for_update()).scalar_one() + 1
-            db.execute(update(HEAD).values(epoch=epoch, leader=self.controller))
+            epoch = db.execute(_HELD_EPOCH).scalar_one() + 1
+            db.execute(_MOVE_HEAD, {"epoch": epoch, "leader": self.controller})
         self.epoch = epoch
 
     def _db(self) -> Connection:

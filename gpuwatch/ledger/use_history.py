@@ -12,7 +12,7 @@ from datetime import datetime
 from typing import Any
 
 import msgspec
-from sqlalchemy import Connection, func, select
+from sqlalchemy import Connection, bindparam, func, select
 from sqlalchemy.dialects import postgresql, sqlite
 
 from gpuwatch.ledger.any_text import json_of
@@ -31,6 +31,8 @@ MARKED = (Verb.NOTICE, Verb.WITHDRAW, Verb.STOP, Verb.START, Verb.LAUNCH, Verb.T
 _MOST_MARKS = 200  # of one node
 _INSERT: dict[str, Any] = {"sqlite": sqlite.insert, "postgresql": postgresql.insert}
 _LATER = NODE_USE.alias("later")
+_SLOT, _NEW_SLOT = select(FLEET_USE).where(FLEET_USE.c.begin == bindparam("slot")), FLEET_USE.insert()
+_DROP_SLOT = FLEET_USE.delete().where(FLEET_USE.c.begin == bindparam("slot"))
 # Each round compares thousands; to look a member up takes longer than to compare it.
 _RUNNING, _UNKNOWN, _OCCUPIED, _IDLE = NodeState.RUNNING, State.UNKNOWN, State.OCCUPIED, State.IDLE
 
@@ -182,13 +184,13 @@ def _shown_done(since: datetime, until: datetime) -> tuple[Any, ...]:
 
 def _add(db: Connection, begin: int, gpus: Counter[str]) -> None:
     """One more round of a slot."""
-    row = db.execute(select(FLEET_USE).where(FLEET_USE.c.begin == begin)).one_or_none()
+    row = db.execute(_SLOT, {"slot": begin}).one_or_none()
     if row is not None:
         gpus = gpus + Counter(msgspec.json.decode(row.gpus, type=dict[str, int]))
-        db.execute(FLEET_USE.delete().where(FLEET_USE.c.begin == begin))
+        db.execute(_DROP_SLOT, {"slot": begin})
     rounds = 1 + (0 if row is None else row.rounds)
     body = json_of(dict(gpus)).decode()
-    db.execute(FLEET_USE.insert(), {"begin": begin, "rounds": rounds, "gpus": body})
+    db.execute(_NEW_SLOT, {"begin": begin, "rounds": rounds, "gpus": body})
 
 
 def _last(db: Connection) -> dict[str, str]:

@@ -20,6 +20,7 @@ from gpuwatch.ledger.tables import (
     APPROVALS,
     BACKTESTS,
     CONTROLS,
+    GAPS,
     INTENTS,
     KEEPS,
     MESSAGES,
@@ -145,6 +146,7 @@ _STOPPED = (
     .where(INTENTS.c.verb == Verb.STOP.value, _STOPS.c.id == _ENDING.correlate(STOPPED).scalar_subquery())
     .order_by(STOPPED.c.node_id)
 )
+KNOWN_GAPS = select(GAPS)
 _WISHES = select(WISHES).where(WISHES.c.at > _SINCE).order_by(WISHES.c.at)
 _ORDERS = select(CONTROLS).where(CONTROLS.c.verb == bindparam("verb"), CONTROLS.c.at > _SINCE).order_by(CONTROLS.c.id)
 _PAUSES = select(CONTROLS).where(

@@ -147,12 +147,12 @@ def power_cut(ledger: Ledger, statement: int | None) -> Any:  # noqa: ANN401  a 
             if left[0] == 0:
                 raise PowerCut
 
-    engine = ledger.store._engine
-    event.listen(engine, "before_cursor_execute", count)
+    db = ledger.store._db()
+    event.listen(db, "before_cursor_execute", count)
     try:
         yield
     finally:
-        event.remove(engine, "before_cursor_execute", count)
+        event.remove(db, "before_cursor_execute", count)
 
 
 TestRecords = Records.TestCase

@@ -102,7 +102,7 @@ def test_what_every_round_asks_never_walks_a_table_of_records() -> None:
         if statement.startswith("SELECT") and asked is not None:
             plans.extend(row[3] for row in asked.execute(f"EXPLAIN QUERY PLAN {statement}", values))
 
-    event.listen(ledger.store._engine, "before_cursor_execute", explain)
+    event.listen(ledger.store._db(), "before_cursor_execute", explain)
     ledger.view(NOW)
     ledger.history("i-1")
     ledger.compact(NOW)
