@@ -77,7 +77,7 @@ def pytest_ignore_collect(collection_path: Path) -> bool | None:
 
 def pytest_collection_modifyitems(config: pytest.Config, items: list[pytest.Item]) -> None:
     """The longest first, all else in its order; slow files of the unit tests have the mark `slow`."""
-    if spared := left_out(items):
+    if spared := left_out(items, config.args):
         config.hook.pytest_deselected(items=spared)
         ids = {id(item) for item in spared}
         items[:] = [item for item in items if id(item) not in ids]

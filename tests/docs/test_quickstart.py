@@ -4,6 +4,8 @@ import subprocess
 import sys
 from pathlib import Path
 
+import pytest
+
 from tests.support.clouds.alibaba import account as account_of_alibaba
 from tests.support.components import require
 from tests.support.newcomer import environment_with, installed_by, pattern, played, steps
@@ -38,6 +40,7 @@ def as_printed(asked: list[tuple[str, list[str]]], printed: list[str], status: i
             begin = found.end()
 
 
+@pytest.mark.nightly
 def test_the_quick_start_on_alibaba_works(tmp_path: Path) -> None:
     """The same, with an account at the fake: a machine of the fleet, and one in a region that nobody looks at."""
     require("curl")
@@ -53,6 +56,7 @@ def test_the_quick_start_on_alibaba_works(tmp_path: Path) -> None:
     as_printed(asked, printed[1:], status, tmp_path)
 
 
+@pytest.mark.nightly
 def test_the_page_of_the_demo_works(tmp_path: Path) -> None:
     """Its commands, too, in the clone."""
     page = (ROOT / "docs/demo.md").read_text(encoding="utf-8")

@@ -15,7 +15,7 @@ import sys
 import time
 from concurrent.futures import ThreadPoolExecutor
 
-from tests.support.paths import ROOT
+from tests.support.paths import ROOT, TESTS
 
 LIVES = 500  # of a part
 STORIES = ("test_properties", "test_properties_growth")
@@ -23,7 +23,7 @@ PARTS = [(story, seed) for seed in range(1, 17) for story in STORIES]
 PARTS += [("test_properties_launch", seed) for seed in (1, 2)]
 PARTS += [("test_properties_clouds", seed) for seed in (1, 2, 3, 4)]
 PARTS += [("test_learned_notices", seed) for seed in (1, 2)]
-# Of each other kind of life, and of the ledger and the learned wait, what `make test` plays some 25 of.
+# Of each other kind of life, and of the ledger and the learned wait, what `make test` plays a dozen of.
 FEATURES = ("back_to_spot", "gpu_pools", "interruptions", "offers", "spot_market")
 PARTS += [(f"test_properties_{feature}", 1) for feature in FEATURES]
 PARTS += [(f"test_{kind}_lives", 1) for kind in ("cluster", "sick", "workload")]
@@ -31,11 +31,16 @@ PARTS += [(f"test_{name}", 1) for name in ("groups_without_stock", "ledger_seque
 # Sources, clouds, images, markets, neighbours and sensors that misbehave (P22 to P25).
 PARTS += [(f"test_{name}", 1) for name in ("isolation", "isolation_cluster", "isolation_sources", "whose_stop")]
 PARTS += [(f"test_{name}", 1) for name in ("random_neighbours", "weeks_are_bounded")]
-PARTS += [("../unit/guard/test_fleet_idleness", 1)]
-PARTS += [("../integration/crash/test_crash_clouds", 1)]
+PARTS += [(f"../unit/{name}", 1) for name in ("guard/test_fleet_idleness", "money/blocked/test_blocked")]
+# Power cuts at every boundary, of which `make test` leaves most out where nothing new happens.
+CRASHES = ("", "_clouds", "_cluster", "_growth", "_interruption", "_offers", "_sick", "_stale")
+PARTS += [(f"../integration/crash/test_crash{each}", 1) for each in CRASHES]
 # Each call of each cloud under each fault, of which `make test` runs those that show every pair.
 PARTS += [(f"../contracts/{name}", 1) for name in ("test_cloud_faults", "test_cloud_faults_groups", "test_clouds")]
 PARTS += [("../contracts/test_clouds_launch_and_remove", 1)]
+# What has the mark `nightly`, with all else in its file.
+MARKED = sorted(each for each in TESTS.rglob("test_*.py") if "mark.nightly" in each.read_text(encoding="utf-8"))
+PARTS += [(f"../{each.relative_to(TESTS).with_suffix('')}", 1) for each in MARKED]
 # With the controllers of Kubernetes and of JobSet, which are built once: minutes each.
 PARTS += [(f"../integration/kubernetes/test_{name}", 1) for name in ("controllers", "operators")]
 BUILT = ("kube-controller-manager", "kube-scheduler", "kwok", "jobset-controller")

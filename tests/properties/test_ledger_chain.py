@@ -23,10 +23,10 @@ REASON = Reason(code="candidate", sentence="It has been idle for 2h.")
 COLUMNS = [(kind, column.name) for kind, table in RECORDS.items() for column in table.columns if column.name != "id"]
 
 
-@pytest.fixture(params=["sqlite", pytest.param("postgresql", marks=pytest.mark.component("pg_ctl"))])
-def written(request: pytest.FixtureRequest, tmp_path: Path) -> Iterator[Place]:
+@pytest.fixture(scope="module", params=["sqlite", pytest.param("postgresql", marks=pytest.mark.component("pg_ctl"))])
+def once(request: pytest.FixtureRequest, tmp_path_factory: pytest.TempPathFactory) -> Place:
     """Each kind: round 1, intent 2, outcome 3, control 4, backtest 8, spend_day 9, keep 10, approval 13, message 14."""
-    settings = LedgerSettings(path=str(tmp_path / "ledger.db"))
+    settings = LedgerSettings(path=str(tmp_path_factory.mktemp("written") / "ledger.db"))
     place = Place(settings if request.param == "sqlite" else LedgerSettings(url=postgresql().database()))
     ledger = place.open()
     for at in (NOW, NOW + timedelta(minutes=1)):
@@ -49,6 +49,13 @@ def written(request: pytest.FixtureRequest, tmp_path: Path) -> Iterator[Place]:
     ledger.messages.keep(notice.key, "ops", NOW, reached=True, detail="1 by smtp")
     assert ledger.audit().broken is None
     place.close()
+    return place
+
+
+@pytest.fixture
+def written(once: Place, tmp_path: Path) -> Iterator[Place]:
+    """The same for each test, closed."""
+    place = once.copied(tmp_path)
     yield place
     place.close()
 

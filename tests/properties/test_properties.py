@@ -324,5 +324,5 @@ class FleetLife(RuleBasedStateMachine):
             lived(self.desk)
 
 
-FleetLife.TestCase.settings = settings(max_examples=LIVES, stateful_step_count=50, deadline=None)
+FleetLife.TestCase.settings = settings(max_examples=max(25, LIVES), stateful_step_count=50, deadline=None)
 TestFleetLife = FleetLife.TestCase

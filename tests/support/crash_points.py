@@ -11,6 +11,9 @@ from gpuwatch.ledger import Ledger
 from tests.support.builders.clusters import ClusterDesk, ClusterFleet
 from tests.support.builders.fleet import Desk
 
+_OF_A_WAIT = 11  # one in so many boundaries of a round in which nothing is new
+_CHANGES = frozenset({"stop", "start", "terminate", "launch", "grow", "shrink"})  # never left out
+
 
 class PowerCut(BaseException):
     """The process is gone: nothing catches this."""
@@ -76,32 +79,36 @@ class Story:
 
 
 def every_cut(
-    story: Story, downtime: float, *, pace: int = 1, begin: int = 0, least: int = 1, most: int | None = None
+    story: Story, downtime: float, *, pace: int = 1, begin: int = 0, around: str | None = None
 ) -> Iterator[tuple[str, Desk]]:
-    """The story's end after a cut at each boundary that there is, or at each second, third, … from `least` to `most`.
+    """The story's end after a cut at each boundary that there is, or at each second, third, … of them.
 
-    With a `pace` those are cut that leave `begin` when they are divided by it. With GPUWATCH_LIVES in the environment
-    all are: `GPUWATCH_LIVES=1 pytest tests/integration/crash`.
+    With a `pace` those are cut that leave `begin` when they are divided by it, those of a call that changes machines
+    always, and of a round that passes the same boundaries as the round before far fewer: it waits. With `around` those
+    alone of the rounds that make this call, and of the round after each. With GPUWATCH_LIVES in the environment, as in
+    `make nightly`, all are.
 
     What the ledger acknowledged survives (test_ledger proves that with kill -9), all else of the controller is lost:
     between two rounds it has nothing else. So stories that share a beginning are told together up to their cut.
     """
-    base, before = story.desk, 0
-    pace = 1 if "GPUWATCH_LIVES" in os.environ else pace
+    base, before, last, cuts = story.desk, 0, Fate(0), 0
+    whole_story = "GPUWATCH_LIVES" in os.environ
     for number in range(story.rounds):
         story.befalls(base, number)
         whole, fate = copied(base), Fate(0)
         step(a_mortal(whole, fate))
+        near = around is None or f"before {around}" in (*last.passed, *fate.passed)
+        rarely = pace * _OF_A_WAIT if fate.passed == last.passed else pace
         for boundary, where in enumerate(fate.passed, 1):
             cut = before + boundary
-            if most is not None and cut > most:
-                return
-            if cut >= least and cut % pace == begin % pace:
+            chosen = where.split()[1] in _CHANGES or cut % rarely == begin % rarely
+            if whole_story or (near and chosen):
+                cuts += 1
                 yield f"cut {cut} ({where})", _ended(story, copied(base), number, boundary, downtime)
         before += len(fate.passed)
         whole.rest(60.0)
-        base = whole
-    assert before > 50, "the story passed suspiciously few boundaries"
+        base, last = whole, fate
+    assert cuts > 5, f"the story was cut at {cuts} boundaries alone"
 
 
 def _ended(story: Story, desk: Desk, first: int, boundary: int, downtime: float) -> Desk:

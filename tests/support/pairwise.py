@@ -6,6 +6,8 @@ Cases are chosen one after the other, each time the first of those that show mos
 every run. Tests marked `pairwise("name")` with one name share their pairs; a test's own name is then one more value.
 A case that cannot be (`reason_against`) shows nothing.
 
+A test or a case with `@pytest.mark.nightly` is one more of a kind of which another one runs each day.
+
 With GPUWATCH_LIVES in the environment, as in `make nightly`, the full product runs. So does a case by its own id.
 """
 
@@ -20,17 +22,26 @@ from tests.support.clouds.fault_worlds import reason_against
 _Pair = tuple[tuple[str, object], tuple[str, object]]
 
 
-def left_out(items: Sequence[pytest.Item]) -> list[pytest.Item]:
-    """The cases of marked tests that show no pair of values which another case does not show."""
+def left_out(items: Sequence[pytest.Item], asked: Sequence[str]) -> list[pytest.Item]:
+    """Nightly ones, and the cases of marked tests that show no pair of values which another case does not show.
+
+    `asked` are the arguments of the command line.
+    """
+    if "GPUWATCH_LIVES" in os.environ:
+        return []
     families: dict[tuple[str, str], list[pytest.Function]] = {}
+    by_name = [each.rpartition("/")[2] for each in asked if "::" in each]
+    rarely = [
+        each
+        for each in items
+        if each.get_closest_marker("nightly") and not any(name in each.nodeid for name in by_name)
+    ]
     for item in items:
         marker = item.get_closest_marker("pairwise")
         if marker is not None and isinstance(item, pytest.Function):
             families.setdefault((str(item.path), *(marker.args or (item.originalname,))), []).append(item)
-    if "GPUWATCH_LIVES" in os.environ:
-        return []
     chosen = {id(each) for family in families.values() for each in _covering(family)}
-    return [each for family in families.values() for each in family if id(each) not in chosen]
+    return rarely + [each for family in families.values() for each in family if id(each) not in chosen]
 
 
 def _covering(family: list[pytest.Function]) -> Iterator[pytest.Function]:

@@ -65,7 +65,7 @@ def befalls(desk: Desk, number: int) -> None:
 
 
 @pytest.mark.parametrize(
-    ("downtime", "pace"), [(0.0, 13), (61.0, 19), (3600.0, 23)], ids=["no downtime", "a minute down", "an hour down"]
+    ("downtime", "pace"), [(0.0, 29), (61.0, 37), (3600.0, 43)], ids=["no downtime", "a minute down", "an hour down"]
 )
 def test_a_power_cut_anywhere_adds_and_removes_each_node_once(downtime: float, pace: int) -> None:
     """Before and after every call: one start, one more member, one launch, and all that turned idle gone (P4, P6)."""

@@ -16,7 +16,11 @@ from tests.support.builders.offers import SURE, a_node_of
 from tests.support.crash_points import Story, every_cut
 
 LIMITS = Limits(
-    max_additions_per_round=9, max_additions_per_hour=99, max_stops_per_hour=99, max_stops_per_hour_ratio=1.0
+    max_additions_per_round=9,
+    max_additions_per_hour=99,
+    max_stops_per_hour=99,
+    max_stops_per_hour_ratio=1.0,
+    failure_cooldown=120.0,
 )
 RULES = replace(POOL, max_nodes=2, warm_up=120.0, capacity=MixRules(surge=1, give_back_notice=60.0))
 

@@ -32,7 +32,7 @@ from tests.support.builders.kubernetes_kinds import (
 from tests.support.components import missing
 from tests.support.kubernetes_programs import KINDS_OF, fetched
 from tests.support.real.agents import eventually
-from tests.support.real.kubernetes import ControlPlane
+from tests.support.real.kubernetes import ControlPlane, control_plane
 from tests.support.real.kubernetes_api import Api, ApiError, Object
 from tests.support.real.kubernetes_chart import chart_account
 
@@ -63,25 +63,40 @@ def kind(defined: tuple[WorkloadKind, Object]) -> WorkloadKind:
     return defined[0]
 
 
+@pytest.fixture(scope="module")
+def served(defined: tuple[WorkloadKind, Object]) -> Iterator[tuple[WorkloadKind, Object]]:
+    """The same, and the API server knows the definition, for all tests of the kind."""
+    plane = control_plane()
+    plane.custom(defined[1])
+    plane.keeps_kinds = True
+    yield defined
+    plane.keeps_kinds = False
+    plane.empty()
+
+
 @pytest.fixture
-def team(plane: ControlPlane, defined: tuple[WorkloadKind, Object]) -> str:
+def team(plane: ControlPlane, served: tuple[WorkloadKind, Object]) -> Iterator[str]:
     """A namespace with an object of that kind, and a pod of it that a Job below it owns."""
-    kind, definition = defined
-    plane.custom(definition)
+    kind, definition = served
     name = plane.namespace()
     plane.admin.create(node_object("gpu-1", gpus=1))
     made = object_of(kind, name, "work", annotations={IDLE_ACTION: kind.actions[0]}, definition=definition)
     (created,) = plane.admin.create(made)
     (job,) = plane.admin.create(job_object(name, "work-0", owner=created))
     plane.admin.create(pod_object(name, "work-0-a", node="gpu-1", gpus=1, owner=job))
-    return name
+    yield name
+    plane.admin.ask("DELETE", place_of(kind, definition, name))
+
+
+def place_of(kind: WorkloadKind, definition: Object, team: str) -> str:
+    """Where the object is."""
+    return f"/apis/{kind.group}/{stored_version(definition)}/namespaces/{team}/{kind.resource}/work"
 
 
 @pytest.fixture
 def path(defined: tuple[WorkloadKind, Object], team: str) -> str:
     """Where the object is."""
-    kind, definition = defined
-    return f"/apis/{kind.group}/{stored_version(definition)}/namespaces/{team}/{kind.resource}/work"
+    return place_of(*defined, team)
 
 
 @pytest.fixture

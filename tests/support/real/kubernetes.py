@@ -86,6 +86,7 @@ class ControlPlane:
     etcd: subprocess.Popen[bytes]
     server: subprocess.Popen[bytes]
     admin: Api
+    keeps_kinds: bool = False  # `empty` leaves them: their API server takes seconds to learn a long definition
     _numbers: Iterator[int] = field(default_factory=lambda: itertools.count(1))
 
     @property
@@ -218,7 +219,8 @@ class ControlPlane:
     def empty(self) -> None:
         """Nodes, pods, workloads and budgets of a test end with it; namespaces stay, for nothing finishes them here."""
         for kind in _EMPTIED:
-            self.admin.delete_all(kind)
+            if kind != "CustomResourceDefinition" or not self.keeps_kinds:
+                self.admin.delete_all(kind)
 
     def ready(self) -> bool:
         """Whether it answers."""

@@ -9,7 +9,7 @@ import sqlite3
 import subprocess
 import tempfile
 from collections.abc import Callable
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, replace
 from functools import cache
 from pathlib import Path
 from typing import Any
@@ -33,10 +33,10 @@ class Cluster:
     port: int
     numbers: Any = field(default_factory=itertools.count)
 
-    def database(self) -> str:
-        """The URL of a new, empty database."""
+    def database(self, like: str = "template1") -> str:
+        """The URL of a new, empty database; or of a copy of `like`, a name or a URL of ours that nobody has open."""
         name = f"ledger{next(self.numbers)}"
-        self.execute("postgres", f"CREATE DATABASE {name}")
+        self.execute("postgres", f"CREATE DATABASE {name} TEMPLATE {_name(like)}")
         return self.url(name)
 
     def answers(self) -> bool:
@@ -155,9 +155,22 @@ class Place:
         while self.opened:
             self.opened.pop().close()
 
+    def copied(self, folder: Path) -> "Place":
+        """The same once more, where nobody has it open; a file goes to that folder."""
+        if self.settings.url is not None:
+            return Place(replace(self.settings, url=postgresql().database(self.settings.url)))
+        file = Path(self.settings.path)
+        for each in file.parent.glob(f"{file.name}*"):
+            shutil.copy2(each, folder / each.name)
+        return Place(replace(self.settings, path=str(folder / file.name)))
+
+
+def _name(database: str) -> str:
+    """Of a database, from its name or its URL."""
+    return database.rpartition("@/")[2].partition("?")[0]
+
 
 def end_sessions(cluster: Cluster, url: str) -> None:
     """The network, or an administrator, cuts every connection to the database."""
-    name = url.partition("@/")[2].partition("?")[0]
-    sessions = f"FROM pg_stat_activity WHERE datname = '{name}'"
+    sessions = f"FROM pg_stat_activity WHERE datname = '{_name(url)}'"
     cluster.execute("postgres", f"SELECT pg_terminate_backend(pid) {sessions}")
