@@ -39,8 +39,8 @@ def commands(page: Path) -> list[tuple[str, list[str]]]:
 
 
 def targets(page: Path) -> Counter[str]:
-    """Where a page links to, but to its other language; a link to a translation counts as one to its English page."""
-    found = Counter(target.replace(".zh-CN.md", ".md") for target in _LINK.findall(prose(page)))
+    """Where a page links to, but to its other language; a translated page or picture counts as the English one."""
+    found = Counter(target.replace(".zh-CN.", ".") for target in _LINK.findall(prose(page)))
     del found[english(page).name]
     return found
 

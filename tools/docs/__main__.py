@@ -16,6 +16,7 @@ from tools.docs import (
     commands,
     compatibility,
     configuration,
+    decision,
     doctor,
     driver_schema,
     guard,
@@ -47,6 +48,8 @@ PAGES: dict[str, Callable[[], str]] = {
     "docs/json.md": json_documents.render_json_md,
     "docs/compatibility.md": compatibility.render,
     "docs/CONFIGURATION.md": configuration.render_configuration_md,
+    "docs/pictures/decision.svg": partial(decision.render_picture, "en"),
+    "docs/pictures/decision.zh-CN.svg": partial(decision.render_picture, "zh"),
     "alerts/recording.yml": recording_rules.render,
     **{f"{kustomize.FOLDER}/{name}": partial(kustomize.render, name) for name in kustomize.NAMES},
     **{f"docs/runbooks/{page}.md": partial(runbooks.render_runbooks_md, page) for page in runbooks.TITLES},
@@ -54,7 +57,9 @@ PAGES: dict[str, Callable[[], str]] = {
 
 # Pages that people write, with a part that is generated: what makes the new page of the old one.
 PARTS: dict[str, Callable[[str], str]] = {
-    f"docs/clouds/{cloud}.md": partial(clouds.with_unseen, cloud) for cloud in clouds.CLOUDS
+    "docs/decision.md": partial(decision.with_stages, "en"),
+    "docs/decision.zh-CN.md": partial(decision.with_stages, "zh"),
+    **{f"docs/clouds/{cloud}.md": partial(clouds.with_unseen, cloud) for cloud in clouds.CLOUDS},
 }
 
 
