@@ -36,6 +36,7 @@ class Wording:
     footer: str
     page: str | None
     page_title: str = "The page"
+    language: Language = "en"
 
 
 def translate_wording(wording: Wording, language: Language) -> Wording:
@@ -60,6 +61,7 @@ def translate_wording(wording: Wording, language: Language) -> Wording:
         footer=translate(wording.footer),
         page=wording.page,
         page_title=translate(wording.page_title),
+        language=language,
     )
 
 

@@ -91,6 +91,10 @@ class Catalogue:
             self._begun.setdefault(" ".join(each.literals[0].split(" ")[:-1][:2]), []).append(each)
         self.translate = lru_cache(maxsize=16_384)(self._translate)
 
+    def words(self) -> Mapping[str, str]:
+        """The single words."""
+        return {english: other for english, other in self._exact.items() if " " not in english}
+
     def _translate(self, text: str) -> str:
         """The text in this language; what has no entry stays as it is."""
         return self.translate_tracing(text, [])

@@ -19,6 +19,7 @@ import msgspec
 from gpuwatch.controller.web.api import ENDPOINTS, PREFIX, Endpoint, answer_call
 from gpuwatch.controller.web.call import Call, RefusedError
 from gpuwatch.controller.web.headers import SAFE
+from gpuwatch.controller.web.language import encode_answer, language_of, translate_asset
 from gpuwatch.controller.web.openapi import describe_api
 from gpuwatch.controller.web.schemas import Problem
 from gpuwatch.controller.web.snooze_link import SNOOZE
@@ -57,21 +58,22 @@ class Web:
     operators: frozenset[str] = frozenset()
     names: frozenset[str] = frozenset()
     links: SnoozeLinks | None = None
-    _files: dict[str, Rendered] = field(default_factory=dict)
+    _files: dict[tuple[str, str | None], Rendered] = field(default_factory=dict)
 
     def answer(self, request: Request) -> Response:
         """Every request that is for no route of the server's own."""
+        language = language_of(request.headers.get("accept-language", ""))
         try:
             path = request.target.partition("?")[0]
             links = self.links if path.startswith(SNOOZE) else None
             self._let_in(request, signed=links is not None)
             if path in _ASSETS:
-                return self._asset(path, request)
-            return self._api(path, request) if links is None else links.answer(request)
+                return self._asset(path, request, language)
+            return self._api(path, request, language) if links is None else links.answer(request)
         except RefusedError as error:
-            return _problem(error)
+            return _problem(error, language)
         except UnseenError as error:
-            return _problem(RefusedError(HTTPStatus.SERVICE_UNAVAILABLE, str(error)))
+            return _problem(RefusedError(HTTPStatus.SERVICE_UNAVAILABLE, str(error)), language)
 
     def _let_in(self, request: Request, *, signed: bool) -> None:
         """Rules 1 and 3."""
@@ -84,21 +86,22 @@ class Web:
             )
             raise RefusedError(HTTPStatus.MISDIRECTED_REQUEST, sentence)
 
-    def _asset(self, path: str, request: Request) -> Response:
+    def _asset(self, path: str, request: Request, language: str | None) -> Response:
         """A file of the page."""
         if request.method not in _READS:
             raise RefusedError(HTTPStatus.METHOD_NOT_ALLOWED, "only GET, HEAD", allow="GET, HEAD")
         name, kind = _ASSETS[path]
-        if name not in self._files:
-            self._files[name] = Rendered(files("gpuwatch.controller.web").joinpath(name).read_bytes())
-        return _tagged_response(self._files[name], request, kind, "no-cache")
+        if (name, language) not in self._files:
+            content = files("gpuwatch.controller.web").joinpath(name).read_bytes()
+            self._files[name, language] = Rendered(translate_asset(name, content, language))
+        return _tagged_response(self._files[name, language], request, kind, "no-cache")
 
-    def _api(self, path: str, request: Request) -> Response:
+    def _api(self, path: str, request: Request, language: str | None) -> Response:
         """Return the answer of an endpoint."""
         if path == f"{PREFIX}/openapi.json":
             if request.method not in _READS:
                 raise RefusedError(HTTPStatus.METHOD_NOT_ALLOWED, "only GET, HEAD", allow="GET, HEAD")
-            return _answer(HTTPStatus.OK, describe_api())
+            return _answer(HTTPStatus.OK, msgspec.json.encode(describe_api()))
         endpoint, named = _find_endpoint(path, request.method)
         why_not = self._why_not(request)
         if endpoint.acts:
@@ -115,13 +118,13 @@ class Web:
             why_not=why_not,
         )
         if endpoint.cached:
-            name = f"{endpoint.path} {msgspec.json.encode(call.query).decode()}"
-            kept = self.state.keep_rendered(name, lambda: msgspec.json.encode(answer_call(endpoint, call)))
+            name = f"{endpoint.path} {msgspec.json.encode(call.query).decode()} {language}"
+            kept = self.state.keep_rendered(name, lambda: encode_answer(answer_call(endpoint, call), language))
             return _tagged_response(kept, request, _JSON, "no-store")
         answer = answer_call(endpoint, call)
         if endpoint.acts:
             log.warning("%s %s by %s", request.method, path, call.who)
-        return _answer(endpoint.status, answer)
+        return _answer(endpoint.status, encode_answer(answer, language))
 
     def _why_not(self, request: Request) -> str | None:
         """Why this request may not act; None: it may."""
@@ -201,18 +204,18 @@ def _body(request: Request, endpoint: Endpoint) -> object:
 
 def _tagged_response(kept: Rendered, request: Request, kind: str, cache: str) -> Response:
     """A body, or that it is what the client has."""
-    headers = (*SAFE, ("Cache-Control", cache), ("ETag", kept.tag))
+    headers = (*SAFE, ("Cache-Control", cache), ("Vary", "Accept-Language"), ("ETag", kept.tag))
     if kept.tag in request.headers.get("if-none-match", ""):
         return Response(status=HTTPStatus.NOT_MODIFIED, body=b"", content_type=kind, headers=headers)
     return Response(body=kept.body, content_type=kind, packed=kept.packed, headers=headers)
 
 
-def _answer(status: HTTPStatus, body: object, *more: tuple[str, str]) -> Response:
-    made = Rendered(msgspec.json.encode(body))
+def _answer(status: HTTPStatus, body: bytes, *more: tuple[str, str]) -> Response:
+    made = Rendered(body)
     headers = (*SAFE, ("Cache-Control", "no-store"), *more)
     return Response(status=status, body=made.body, content_type=_JSON, packed=made.packed, headers=headers)
 
 
-def _problem(error: RefusedError) -> Response:
+def _problem(error: RefusedError, language: str | None) -> Response:
     allow = () if error.allow is None else (("Allow", error.allow),)
-    return _answer(error.status, Problem(error=str(error)), *allow)
+    return _answer(error.status, encode_answer(Problem(error=str(error)), language), *allow)

@@ -9,20 +9,20 @@ async function askBlocked() {
 function drawBlocked(found) {
   const held = found.blocked;
   $("held-card").hidden = !held.nodes && !found.blocked_soon.nodes && !found.in_doubt.nodes && !found.foreign.nodes;
-  $("held-sum").textContent = `${perDay(held)} a day, ${count(held.nodes, "node")}`;
+  $("held-sum").textContent = t`${perDay(held)} a day, ${count(held.nodes, "node")}`;
   const groups = found.groups.slice(0, 6).map((group) => el("li", {},
-    el("strong", {}, group.name), ` ${perDay(group.money)} a day, ${count(group.money.nodes, "node")}`, el("br"),
-    el("small", {}, `To free it: ${group.act}. Risk: ${group.risk}.${alsoHeld(group)}`)));
-  if (found.groups.length > 6) groups.push(el("li", { className: "faint" }, `and ${found.groups.length - 6} more: gpuwatch blocked`));
-  for (const [money, words] of [[found.blocked_soon, "not without use for long enough yet, and held then"], [found.in_doubt, "may be in use, so it is not counted"], [found.foreign, "is not ours, so it is not counted"]]) {
-    if (money.nodes) groups.push(el("li", { className: "faint" }, `${perDay(money)} a day ${words}: ${count(money.nodes, "node")}`));
+    el("strong", {}, group.name), t` ${perDay(group.money)} a day, ${count(group.money.nodes, "node")}`, el("br"),
+    el("small", {}, t`To free it: ${group.act}. Risk: ${group.risk}.${alsoHeld(group)}`)));
+  if (found.groups.length > 6) groups.push(el("li", { className: "faint" }, t`and ${found.groups.length - 6} more: gpuwatch blocked`));
+  for (const [money, words] of [[found.blocked_soon, t`not without use for long enough yet, and held then`], [found.in_doubt, t`may be in use, so it is not counted`], [found.foreign, t`is not ours, so it is not counted`]]) {
+    if (money.nodes) groups.push(el("li", { className: "faint" }, t`${perDay(money)} a day ${words}: ${count(money.nodes, "node")}`));
   }
   list("held", groups, "");
 }
 
-const perDay = (money) => money.nodes && money.unpriced === money.nodes ? "unknown sum" : usd(money.usd_per_day) + (money.unpriced ? "+?" : "");
+const perDay = (money) => money.nodes && money.unpriced === money.nodes ? t`unknown sum` : usd(money.usd_per_day) + (money.unpriced ? "+?" : "");
 
 function alsoHeld(group) {
   const alone = group.frees[0].money;
-  return alone.nodes === group.money.nodes ? "" : ` Alone it frees ${perDay(alone)}; the rest is held by something else as well.`;
+  return alone.nodes === group.money.nodes ? "" : t` Alone it frees ${perDay(alone)}; something else holds the rest, too.`;
 }

@@ -112,21 +112,21 @@ function legend(by) {
   const names = by === "activity" ? USES : by === "health" ? HEALTHS : ["0 %", "ramp", "100 %", "unknown"];
   if ($("legend").dataset.by === by) return;
   $("legend").dataset.by = by;
-  $("legend").replaceChildren(...names.map((name) => name === "ramp" ? el("span", { className: "ramp" }) : name.endsWith("%") ? el("span", {}, name) : el("span", { title: MEANINGS[name] ?? "" }, dot(name), name)));
+  $("legend").replaceChildren(...names.map((name) => name === "ramp" ? el("span", { className: "ramp" }) : name.endsWith("%") ? el("span", {}, name) : el("span", { title: word(MEANINGS[name] ?? "") }, dot(name), word(name))));
 }
 
 function pick(block) {
   const id = block?.node.id ?? null;
   if (id === picked) return;
   picked = id;
-  put($("caption"), block ? caption(block.node) : "A block is a node, a square one of its GPUs.");
+  put($("caption"), block ? caption(block.node) : t`A block is a node, a square one of its GPUs.`);
   drawMap();
 }
 
 function caption(node) {
-  const held = node.held_seconds == null ? node.doubt ?? "" : `for ${span(node.held_seconds)}`;
+  const held = node.held_seconds == null ? node.doubt ?? "" : t`for ${span(node.held_seconds)}`;
   const [main] = nextWords(node.next);
-  return `${title(node)} · ${node.pool} · ${count(node.gpus.length, "GPU")} · ${node.activity ?? node.state} ${held} · next: ${main === "–" ? "nothing" : main}`;
+  return `${title(node)} · ${node.pool} · ${count(node.gpus.length, "GPU")} · ${word(node.activity ?? node.state)} ${held} · ${t`next: ${main === "–" ? t`nothing` : main}`}`;
 }
 
 const under = (event) => {

@@ -7,7 +7,7 @@ async function ask(path, options = {}) {
   const date = Date.parse(answer.headers.get("Date"));
   if (date && Math.abs(date - Date.now() - skew) > 1500) skew = date - Date.now();
   if (answer.status === 304) return null;
-  const body = await answer.json().catch(() => ({ error: `status ${answer.status}` }));
+  const body = await answer.json().catch(() => ({ error: t`status ${answer.status}` }));
   if (!answer.ok) throw new Error(body.error);
   if (answer.headers.get("ETag") && path === "/fleet") tag = answer.headers.get("ETag");
   return body;
@@ -37,7 +37,7 @@ async function poll() {
       askBlocked();
     }
   } catch (error) {
-    lost = error instanceof TypeError ? "The controller does not answer; what you see is old." : `${error.message}.`;
+    lost = error instanceof TypeError ? t`The controller does not answer; what you see is old.` : t`${undotted(error.message)}.`;
   }
   banner();
 }
@@ -104,14 +104,14 @@ function drawHead() {
   put($("fleet"), fleet.fleet);
   $("mode").hidden = false;
   $("mode").className = `badge ${fleet.mode}`;
-  put($("mode"), fleet.mode);
-  $("mode").title = fleet.mode === "observe" ? "It decides and tells, and touches nothing." : "It acts.";
-  put($("gpus"), totals.gpus.toLocaleString("en-US"));
-  put($("machines"), `on ${count(totals.nodes, "node")}, ${totals.running.toLocaleString("en-US")} running`);
+  put($("mode"), word(fleet.mode));
+  $("mode").title = fleet.mode === "observe" ? t`It decides and tells, and touches nothing.` : t`It acts.`;
+  put($("gpus"), number(totals.gpus));
+  put($("machines"), t`on ${count(totals.nodes, "node")}, ${number(totals.running)} running`);
   put($("version"), `gpuwatch ${fleet.version}`);
-  put($("price-head"), `${sign().trim()}/h`);
+  put($("price-head"), t`${sign().trim()}/h`);
   put($("rate"), fleet.currency ? ` · 1 ${fleet.currency.code} = US$ ${Number(fleet.currency.usd)}${fleet.currency.as_of ? `, ${fleet.currency.as_of}` : ""}` : "");
-  document.title = `${totals.gpus_by_activity.busy} of ${totals.gpus} GPUs busy · gpuwatch ${fleet.fleet}`;
+  document.title = t`${totals.gpus_by_activity.busy} of ${totals.gpus} GPUs busy · gpuwatch ${fleet.fleet}`;
   options($("pool"), fleet.pools, wanted.pool);
   options($("pause-pool"), fleet.pools, $("pause-pool").value);
   age();
@@ -120,14 +120,14 @@ function drawHead() {
 function options(select, pools, value) {
   const names = ["", ...pools.map((pool) => pool.name)];
   if ([...select.options].map((each) => each.value).join("\n") === names.join("\n")) return;
-  select.replaceChildren(...names.map((name) => el("option", { value: name }, name || "all")));
+  select.replaceChildren(...names.map((name) => el("option", { value: name }, name || t`all`)));
   select.value = value;
 }
 
 function age() {
   if (!fleet) return;
   const old = (now() - Date.parse(fleet.at)) / 1000;
-  put($("age"), `round of ${when(fleet.at)}, ${span(old)} ago`);
+  put($("age"), t`round of ${when(fleet.at)}, ${span(old)} ago`);
   $("age").title = fleet.at;
 }
 
@@ -137,34 +137,34 @@ function banner() {
   if (fleet) {
     const old = (now() - Date.parse(fleet.at)) / 1000;
     for (const each of fleet.silent ?? []) {
-      const where = [each.where, each.cloud && `cloud ${each.cloud}`].filter(Boolean).join(" of ");
-      lines.push(`No answer from ${where || "the cloud"}: ${each.reason}. ${
-        each.known ? "What it showed last counts, and nothing is done there." : "Nobody knows what is there."}`);
+      const where = !each.cloud ? each.where : each.where ? t`${each.where} of cloud ${each.cloud}` : t`cloud ${each.cloud}`;
+      lines.push(t`No answer from ${where || t`the cloud`}: ${each.reason}. ${
+        each.known ? t`What it showed last counts, and nothing is done there.` : t`It is not known what is there.`}`);
     }
-    if (fleet.trouble) lines.push(`The newest round saw nothing: ${fleet.trouble} Below is the one before.`);
-    else if (!lost && old > 3 * fleet.interval_seconds + 30) lines.push(`There was no round for ${span(old)}; one is due each ${span(fleet.interval_seconds)}.`);
+    if (fleet.trouble) lines.push(t`The newest round saw nothing: ${fleet.trouble} Below is the one before.`);
+    else if (!lost && old > 3 * fleet.interval_seconds + 30) lines.push(t`There was no round for ${span(old)}; one is due each ${span(fleet.interval_seconds)}.`);
     const uses = new Set([...byId.values()].map(use).filter((each) => each !== "off"));
-    if (uses.size === 1 && uses.has("unknown")) lines.push("The use of no running machine is known, so no idle one is found and none is stopped. Open a machine for the reason and what to do.");
-    for (const pause of fleet.pauses) lines.push(`Paused: ${pauseWords(pause)}.`);
+    if (uses.size === 1 && uses.has("unknown")) lines.push(t`The use of no running machine is known, so no idle one is found and none is stopped. Open a machine for the reason and what to do.`);
+    for (const pause of fleet.pauses) lines.push(t`Paused: ${pauseWords(pause)}.`);
   }
   $("banner").hidden = !lines.length;
-  put($("banner"), lines.join(" "));
+  put($("banner"), listed(lines, " "));
 }
 
 function drawUses() {
   const by = fleet.totals.gpus_by_activity;
   if (!$("uses").children.length) {
     for (const name of USES) {
-      const button = el("button", { type: "button", title: MEANINGS[name], onclick: () => toggle(name) }, dot(name), el("span"));
+      const button = el("button", { type: "button", title: word(MEANINGS[name]), onclick: () => toggle(name) }, dot(name), el("span"));
       button.dataset.use = name;
       $("uses").append(button);
       $("bar").append(el("span", { className: name }));
-      $("meanings").append(el("dt", {}, name), el("dd", {}, MEANINGS[name]));
+      $("meanings").append(el("dt", {}, word(name)), el("dd", {}, word(MEANINGS[name])));
     }
   }
   USES.forEach((name, index) => {
     const button = $("uses").children[index];
-    put(button.lastChild, `${name} ${by[name].toLocaleString("en-US")}`);
+    put(button.lastChild, `${word(name)} ${number(by[name])}`);
     button.setAttribute("aria-pressed", String(wanted.uses.has(name)));
     $("bar").children[index].style.width = `${100 * by[name] / Math.max(1, fleet.totals.gpus)}%`;
   });
@@ -180,8 +180,8 @@ function drawRows() {
   while (body.children.length > page.length) body.lastChild.remove();
   while (body.children.length < page.length) body.append(emptyRow());
   page.forEach((node, index) => fill(body.children[index], node));
-  put($("count"), shown.length === fleet.nodes.length ? count(shown.length, "node") : `${shown.length.toLocaleString("en-US")} of ${count(fleet.nodes.length, "node")}`);
-  put($("where"), shown.length ? `${first + 1} – ${first + page.length} of ${shown.length.toLocaleString("en-US")}` : "none");
+  put($("count"), shown.length === fleet.nodes.length ? count(shown.length, "node") : t`${number(shown.length)} of ${count(fleet.nodes.length, "node")}`);
+  put($("where"), shown.length ? t`${first + 1} – ${first + page.length} of ${number(shown.length)}` : t`none`);
   $("back").disabled = first === 0;
   $("forth").disabled = first + ROWS >= shown.length;
 }
@@ -204,13 +204,13 @@ function fill(row, node) {
   if (row.dataset.id !== node.id) row.dataset.id = node.id;
   const [name, pool, doing, next, why, price] = row.children;
   put(name.firstChild, title(node));
-  put(name.lastChild, `${node.id === node.name ? "" : `${node.id} · `}${node.gpus.length ? `${node.gpus.length} GPUs · ` : ""}${node.instance_type}${node.cloud ? ` in ${node.cloud}` : ""}`);
+  put(name.lastChild, [node.id !== node.name && node.id, node.gpus.length && count(node.gpus.length, "GPU"), node.instance_type, node.cloud && t`cloud ${node.cloud}`].filter(Boolean).join(" · "));
   put(pool.firstChild, node.pool);
-  put(pool.lastChild, node.enrolled ? node.owner ?? "" : "not enrolled");
+  put(pool.lastChild, node.enrolled ? node.owner ?? "" : t`not enrolled`);
   const dotted = doing.firstChild;
   if (dotted.firstChild.className !== `dot ${use(node)}`) dotted.firstChild.className = `dot ${use(node)}`;
-  put(dotted.lastChild, node.activity ?? node.state);
-  put(doing.lastChild, node.held_seconds == null ? node.doubt ?? "" : `for ${span(node.held_seconds + (now() - Date.parse(fleet.at)) / 1000)}`);
+  put(dotted.lastChild, word(node.activity ?? node.state));
+  put(doing.lastChild, node.held_seconds == null ? node.doubt ?? "" : t`for ${span(node.held_seconds + (now() - Date.parse(fleet.at)) / 1000)}`);
   const [main, more] = nextWords(node.next);
   put(next.firstChild, main);
   put(next.lastChild, more);
@@ -218,7 +218,7 @@ function fill(row, node) {
   put(why.firstChild, words);
   if (why.title !== words) why.title = words;
   put(price, node.usd_per_hour == null ? "–" : inOurs(node.usd_per_hour).toFixed(2));
-  const told = node.usd_per_hour == null ? "" : `${usd(node.usd_per_hour)}/h${priceDay(node)}`;
+  const told = node.usd_per_hour == null ? "" : t`${usd(node.usd_per_hour)}/h${priceDay(node)}`;
   if (price.title !== told) price.title = told;
 }
 
@@ -228,10 +228,10 @@ function theme(turn) {
   let name = order[0];
   try { name = localStorage.getItem("gpuwatch-theme") ?? name; } catch { /* a browser that keeps nothing */ }
   if (turn) name = order[(order.indexOf(name) + 1) % 3];
-  try { localStorage.setItem("gpuwatch-theme", name); } catch { /* likewise */ }
+  try { localStorage.setItem("gpuwatch-theme", name); } catch { /* the same */ }
   if (name === "auto") delete document.documentElement.dataset.theme;
   else document.documentElement.dataset.theme = name;
-  put($("theme"), `Theme: ${name}`);
+  put($("theme"), t`Theme: ${word(name)}`);
   drawMap();
 }
 

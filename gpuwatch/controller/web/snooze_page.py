@@ -20,6 +20,7 @@ import msgspec
 
 from gpuwatch.controller.web.call import RefusedError
 from gpuwatch.controller.web.headers import FORM
+from gpuwatch.controller.web.language import language_of
 from gpuwatch.controller.web.schemas import SnoozeOrder
 from gpuwatch.controller.web.snooze_link import SNOOZE, Claim, LinkError, read_claim, secret_of
 from gpuwatch.controller.web.state import State, UnseenError
@@ -37,6 +38,7 @@ from gpuwatch.runtime.http.access import is_loopback
 from gpuwatch.runtime.http.request import Request, Response
 from gpuwatch.runtime.reloading_file import ReloadingFile
 from gpuwatch.runtime.secrets import read_secret, version_of
+from gpuwatch.runtime.translation import catalogue
 
 log = logging.getLogger(__name__)
 
@@ -72,27 +74,29 @@ class SnoozeLinks:
     _turn: threading.Lock = field(default_factory=threading.Lock)
 
     def answer(self, request: Request) -> Response:
-        """A page, whatever is wrong."""
+        """A page in the reader's language, whatever is wrong."""
+        status, page, *more = self._answer(request)
+        return _page(status, page, language_of(request.headers.get("accept-language", "")), *more)
+
+    def _answer(self, request: Request) -> tuple[HTTPStatus, SnoozePage, *tuple[tuple[str, str], ...]]:
         try:
             self._let_in(request)
             token = request.target.partition("?")[0].removeprefix(SNOOZE)
             claim = read_claim(self.key.value, token, self.state.clock.now())
             if request.method != "POST":
                 found = find_noticed(self.state, claim)
-                return _page(
-                    HTTPStatus.OK, found if isinstance(found, SnoozePage) else letter(self.state, claim, found)
-                )
+                return HTTPStatus.OK, found if isinstance(found, SnoozePage) else letter(self.state, claim, found)
             order = _order(request)
             with self._turn:
                 return self._keep(claim, order)
         except LinkError as error:
-            return _page(HTTPStatus.FORBIDDEN, SnoozePage(title="This link does nothing", text=str(error)))
+            return HTTPStatus.FORBIDDEN, SnoozePage(title="This link does nothing", text=str(error))
         except RefusedError as error:
             allow = () if error.allow is None else (("Allow", error.allow),)
-            return _page(error.status, SnoozePage(title="That does not work", text=f"{error}."), *allow)
+            return error.status, SnoozePage(title="That does not work", text=f"{error}."), *allow
         except (UnseenError, LedgerError) as error:
             text = f"The controller cannot do that now: {error}. Try again in a minute."
-            return _page(HTTPStatus.SERVICE_UNAVAILABLE, SnoozePage(title="Not now", text=text))
+            return HTTPStatus.SERVICE_UNAVAILABLE, SnoozePage(title="Not now", text=text)
 
     def _let_in(self, request: Request) -> None:
         """Rule 4, and no other methods."""
@@ -101,15 +105,15 @@ class SnoozeLinks:
         if request.method not in _METHODS.split(", "):
             raise RefusedError(HTTPStatus.METHOD_NOT_ALLOWED, f"Only {_METHODS}", allow=_METHODS)
 
-    def _keep(self, claim: Claim, order: SnoozeOrder) -> Response:
+    def _keep(self, claim: Claim, order: SnoozeOrder) -> tuple[HTTPStatus, SnoozePage]:
         """Do as asked, up to the pool's cap."""
         state, found = self.state, find_noticed(self.state, claim)
         if isinstance(found, SnoozePage):
-            return _page(HTTPStatus.CONFLICT, found)
+            return HTTPStatus.CONFLICT, found
         now, who = state.clock.now(), f"link:{claim.whom}"
         left = found.left_seconds(now)
         if not left:
-            return _page(HTTPStatus.CONFLICT, letter(state, claim, found))
+            return HTTPStatus.CONFLICT, letter(state, claim, found)
         until = now + timedelta(seconds=min(order.seconds, left))
         keep = found.snooze
         if keep is None or keep.until < until - _ECHO:  # the newest counts, and must not be the shorter one
@@ -118,7 +122,7 @@ class SnoozeLinks:
         done = f"Kept until {local_time(state, keep.until)}, on record as by {keep.who}."
         if keep.until > until + _ECHO:
             done += " It was kept for longer than you ask already, and stays so."
-        return _page(HTTPStatus.OK, letter(state, claim, replace(found, snooze=keep), done))
+        return HTTPStatus.OK, letter(state, claim, replace(found, snooze=keep), done)
 
 
 def links_of(named: str | None, state: State, *, insecure: bool) -> SnoozeLinks | None:
@@ -156,10 +160,12 @@ def _order(request: Request) -> SnoozeOrder:
         raise RefusedError(HTTPStatus.BAD_REQUEST, f"In the form: {error}") from error
 
 
-def _page(status: HTTPStatus, shown: SnoozePage, *more: tuple[str, str]) -> Response:
+def _page(status: HTTPStatus, shown: SnoozePage, language: str | None, *more: tuple[str, str]) -> Response:
     """The page; its addresses are relative, so that it works behind whatever path leads here."""
     headers = (*FORM, ("Cache-Control", "no-store"), *more)
-    body = render("controller/web/snooze_page.html", page=shown).encode()
+    say = str if language is None else catalogue(language).translate
+    lang = "en" if language is None else language.replace("_", "-")
+    body = render("controller/web/snooze_page.html", page=shown, say=say, lang=lang).encode()
     return Response(status=status, body=body, content_type="text/html; charset=utf-8", headers=headers)
 
 

@@ -5,7 +5,7 @@ const SVG = "http://www.w3.org/2000/svg";
 const STACK = ["busy", "occupied", "parked", "stalled", "idle", "unknown", "off"]; // from the ground up
 const HOUR = 3600;
 const LANE = 12; // of 100, above: what was done
-const MARKS = { notice: "noticed", stop: "stopped", terminate: "terminated", start: "started", launch: "launched", withdraw: "withdrew a notice" };
+const MARKS = { notice: t`noticed`, stop: t`stopped`, terminate: t`terminated`, start: t`started`, launch: t`launched`, withdraw: t`withdrew a notice` };
 let past = null; // the newest /timeline
 
 async function askTimeline() {
@@ -62,14 +62,14 @@ function markLines(box, marks, high) {
 }
 
 // --- the fleet ---------------------------------------------------------------------------------------------------
-const slotWords = (slot) => slot == null ? "no data" : past.uses.map((name, index) => [name, slot[index]]).filter(([, value]) => value > 0)
-  .map(([name, value]) => `${Math.round(value).toLocaleString("en-US")} ${name}`).join(", ") || "no GPU";
+const slotWords = (slot) => slot == null ? t`no data` : listed(past.uses.map((name, index) => [name, slot[index]]).filter(([, value]) => value > 0)
+  .map(([name, value]) => t`${number(Math.round(value))} ${word(name)}`)) || t`no GPU`;
 const clock = (at) => when(new Date(at * 1000));
 
 function drawTimeline() {
   const place = $("past");
   if (!past) {
-    put($("past-sum"), "not known");
+    put($("past-sum"), t`not known`);
     place.replaceChildren();
     return;
   }
@@ -93,28 +93,28 @@ function drawTimeline() {
         paths[name] += bar(x, y.toFixed(2), step, high.toFixed(2));
       }
     }
-    hover.push(svg("path", { class: "hover", d: bar(x, 0, step, 100) }, svg("title", {}, `${clock(at)}: ${slotWords(slot)}${doneWords(at)}`)));
+    hover.push(svg("path", { class: "hover", d: bar(x, 0, step, 100) }, svg("title", {}, t`${clock(at)}: ${slotWords(slot)}${doneWords(at)}`)));
   });
-  const marks = past.marks.filter((mark) => mark.verb in MARKS).map((mark) => ({ at: seconds(mark.at) + step / 2, verb: mark.verb, words: `${clock(seconds(mark.at))}: ${MARKS[mark.verb]} ${mark.count}` }));
+  const marks = past.marks.filter((mark) => mark.verb in MARKS).map((mark) => ({ at: seconds(mark.at) + step / 2, verb: mark.verb, words: t`${clock(seconds(mark.at))}: ${MARKS[mark.verb]} ${mark.count}` }));
   const sum = timelineSum();
   place.replaceChildren(
-    picture(box, 100, "GPUs by use over the last 24 hours", `${sum}. The table below has the same by the hour.`,
+    picture(box, 100, t`GPUs by use over the last 24 hours`, t`${sum}. The table below has the same by the hour.`,
       ...STACK.map((name) => svg("path", { class: name, d: paths[name] })), svg("path", { class: "gap", d: gaps.map((gap) => bar(gap.x, LANE, gap.end - gap.x, 100 - LANE)).join("") }),
       ...hover, ...markLines(box, marks, LANE - 2)), axis(box));
   put($("past-sum"), sum);
   if ($("past-table").open) drawPastTable();
 }
 
-const doneWords = (at) => past.marks.filter((mark) => mark.verb in MARKS && seconds(mark.at) === at).map((mark) => `; ${MARKS[mark.verb]} ${mark.count}`).join("");
+const doneWords = (at) => past.marks.filter((mark) => mark.verb in MARKS && seconds(mark.at) === at).map((mark) => t`; ${MARKS[mark.verb]} ${mark.count}`).join("");
 
 function timelineSum() {
   const known = past.gpus.filter((slot) => slot != null);
-  if (!known.length) return "nothing is known yet";
+  if (!known.length) return t`nothing is known yet`;
   const totals = past.uses.map((_, index) => known.reduce((sum, slot) => sum + slot[index], 0)), all = totals.reduce((sum, value) => sum + value, 0);
   const shares = past.uses.map((name, index) => [name, totals[index] / (all || 1)]).filter(([, share]) => share >= 0.005);
   const done = ["notice", "stop", "start"].map((verb) => [verb, past.marks.filter((mark) => mark.verb === verb).reduce((sum, mark) => sum + mark.count, 0)]).filter(([, many]) => many);
   const lacks = past.gpus.slice(past.gpus.findIndex((slot) => slot != null)).filter((slot) => slot == null).length * past.slot_seconds;
-  return [shares.map(([name, share]) => `${percent(share)} ${name}`).join(", "), ...done.map(([verb, many]) => count(many, verb)), ...(lacks ? [`no data for ${span(lacks)}`] : [])].join(" · ");
+  return [listed(shares.map(([name, share]) => t`${percent(share)} ${word(name)}`)), ...done.map(([verb, many]) => count(many, verb)), ...(lacks ? [t`no data for ${span(lacks)}`] : [])].join(" · ");
 }
 
 function drawPastTable() {
@@ -122,12 +122,12 @@ function drawPastTable() {
   for (let first = 0; first < past.gpus.length; first += each) {
     const slots = past.gpus.slice(first, first + each), known = slots.filter((slot) => slot != null);
     if (!known.length && !rows.length) continue;
-    const means = past.uses.map((_, index) => known.length ? (known.reduce((sum, slot) => sum + slot[index], 0) / known.length).toFixed(1) : "no data");
+    const means = past.uses.map((_, index) => known.length ? (known.reduce((sum, slot) => sum + slot[index], 0) / known.length).toFixed(1) : t`no data`);
     const begin = since + first * past.slot_seconds;
     const done = past.marks.filter((mark) => mark.verb in MARKS && seconds(mark.at) >= begin && seconds(mark.at) < begin + HOUR).map((mark) => `${MARKS[mark.verb]} ${mark.count}`);
-    rows.push([clock(begin), ...means, done.join(", ") || "–"]);
+    rows.push([clock(begin), ...means, listed(done) || "–"]);
   }
-  $("past-table").lastElementChild.replaceChildren(table(["From", ...past.uses, "Done"], rows.reverse()));
+  $("past-table").lastElementChild.replaceChildren(table([t`From`, ...past.uses.map(word), t`Done`], rows.reverse()));
 }
 $("past-table").ontoggle = () => { if ($("past-table").open && past) drawPastTable(); };
 
@@ -143,15 +143,15 @@ async function drawStrip(id) {
   const known = told.stretches.filter((each) => each.use != null);
   const box = drawn(seconds(told.since), seconds(told.until), known.length ? seconds(known[0].begin) : null);
   const shown = told.stretches.filter((each) => seconds(each.end) > box.from);
-  const words = (each) => `${when(each.begin)} to ${when(each.end)}: ${each.use ?? "no data"}`;
+  const words = (each) => t`${when(each.begin)} to ${when(each.end)}: ${each.use ? word(each.use) : t`no data`}`;
   const bars = shown.map((each) => {
     const x = Math.max(0, seconds(each.begin) - box.from), end = seconds(each.end) - box.from;
     return svg("path", { class: each.use ?? "gap", d: bar(x, 10, end - x, 20) }, svg("title", {}, words(each)));
   });
-  const marks = told.marks.filter((mark) => mark.verb in MARKS && seconds(mark.at) >= box.from).map((mark) => ({ at: seconds(mark.at), verb: mark.verb, words: `${when(mark.at)} ${MARKS[mark.verb]}: ${mark.why}` }));
-  const rows = [...shown.map((each) => [each.begin, `${when(each.begin)} to ${when(each.end)}`, each.use ?? "no data"]),
+  const marks = told.marks.filter((mark) => mark.verb in MARKS && seconds(mark.at) >= box.from).map((mark) => ({ at: seconds(mark.at), verb: mark.verb, words: t`${when(mark.at)} ${MARKS[mark.verb]}: ${mark.why}` }));
+  const rows = [...shown.map((each) => [each.begin, t`${when(each.begin)} to ${when(each.end)}`, each.use ? word(each.use) : t`no data`]),
     ...marks.map((mark) => [new Date(mark.at * 1000).toISOString(), clock(mark.at), mark.words.slice(mark.words.indexOf(" ") + 1)])].sort((a, b) => a[0] < b[0] ? 1 : -1);
   place.replaceChildren(
-    el("div", { className: "timeline strip" }, picture(box, 30, "Its use over the last 24 hours", shown.map(words).join("; ") || "nothing is known", ...bars, ...markLines(box, marks, 30)), axis(box)),
-    el("details", {}, el("summary", {}, "As a table"), table(["When", "What"], rows.map((row) => row.slice(1)))));
+    el("div", { className: "timeline strip" }, picture(box, 30, t`Its use over the last 24 hours`, listed(shown.map(words), "; ") || t`nothing is known`, ...bars, ...markLines(box, marks, 30)), axis(box)),
+    el("details", {}, el("summary", {}, t`As a table`), table([t`When`, t`What`], rows.map((row) => row.slice(1)))));
 }

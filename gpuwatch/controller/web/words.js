@@ -14,6 +14,15 @@ const MEANINGS = {
   unknown: "its use is not known, so it is never stopped",
   off: "the machine does not run",
 };
+// What it says comes by `t` or `word`, which know the reader's language: SAID, which the server puts before this file, has
+// it by the English, with {} for each part. Test: tests/unit/controller/web/test_language.py.
+const word = (english) => SAID[english] ?? english;
+const t = (pieces, ...parts) => {
+  const said = SAID[pieces.join("{}")];
+  return said == null ? String.raw({ raw: pieces }, ...parts) : said.replace(/\{(\d+)\}/g, (_, at) => parts[at]);
+};
+const undotted = (text) => text.replace(/[.。]$/, "");
+const listed = (each, between = ", ") => each.join(word(between));
 const HEALTHS = ["healthy", "degraded", "failing", "unknown"];
 const URGENT = { stalled: 0, idle: 1, occupied: 2, parked: 3, unknown: 4, busy: 5, off: 6 };
 const $ = (id) => document.getElementById(id);
@@ -37,19 +46,21 @@ const SIGNS = { CNY: "¥", EUR: "€", GBP: "£", INR: "₹", KRW: "₩" };
 const sign = () => fleet?.currency ? SIGNS[fleet.currency.code] ?? `${fleet.currency.code} ` : "$";
 const inOurs = (value) => fleet?.currency ? Number(value) / Number(fleet.currency.usd) : Number(value);
 const usd = (value) => value == null ? "–" : sign() + inOurs(value).toLocaleString("en-US", { minimumFractionDigits: 2, maximumFractionDigits: 2 });
-const about = (value) => value == null || Math.abs(inOurs(value)) < 1000 ? usd(value) : sign() + Math.round(inOurs(value)).toLocaleString("en-US");
-const ageOf = (node) => `${node.price_as_of}, ${count(Math.max(0, Math.floor((now() - Date.parse(node.price_as_of)) / 86400000)), "day")} old`;
-const priceDay = (node) => node.price_as_of ? ` (${ageOf(node)}: ${node.price_source})` : "";
+const about = (value) => value == null || Math.abs(inOurs(value)) < 1000 ? usd(value) : sign() + number(Math.round(inOurs(value)));
+const ageOf = (node) => t`${node.price_as_of}, ${count(Math.max(0, Math.floor((now() - Date.parse(node.price_as_of)) / 86400000)), "day")} old`;
+const priceDay = (node) => node.price_as_of ? t` (${ageOf(node)}: ${node.price_source})` : "";
 const percent = (ratio) => ratio == null ? "–" : (100 * ratio).toFixed(ratio < 0.1 && ratio > 0 ? 1 : 0) + " %";
-const count = (number, word) => `${number.toLocaleString("en-US")} ${word}${number === 1 ? "" : "s"}`;
+const number = (value) => value.toLocaleString("en-US");
+const count = (many, name) => SAID[`{} ${name}`]?.replace("{0}", number(many)) ?? `${number(many)} ${name}${many === 1 ? "" : "s"}`;
 const title = (node) => node.name === node.id ? node.id : node.name;
 
 function span(seconds) {
   const s = Math.max(0, Math.round(seconds));
-  if (s < 90) return `${s} s`;
-  if (s < 5400) return `${Math.round(s / 60)} min`;
-  if (s < 172800) return `${Math.floor(s / 3600)} h ${Math.round((s % 3600) / 60)} min`.replace(" 60 min", " 59 min").replace(" 0 min", "");
-  return `${Math.round(s / 86400)} d`;
+  if (s < 90) return t`${s} s`;
+  if (s < 5400) return t`${Math.round(s / 60)} min`;
+  const minutes = Math.min(59, Math.round((s % 3600) / 60));
+  if (s < 172800) return minutes ? t`${Math.floor(s / 3600)} h ${minutes} min` : t`${Math.floor(s / 3600)} h`;
+  return t`${Math.round(s / 86400)} d`;
 }
 
 const timeOf = (at) => at.toLocaleTimeString([], { hour: "2-digit", minute: "2-digit", hour12: false });
@@ -64,22 +75,22 @@ function when(iso) {
 function whyWords(node) {
   const stop = node.stopped;
   if (!stop || !stop.by || node.next) return node.why;
-  return `Stopped ${when(stop.at)} by ${stop.by}: ${stop.why ?? "no reason is on record"}${approvedWords(stop)}.`;
+  return t`Stopped ${when(stop.at)} by ${stop.by}: ${stop.why ?? t`no reason is on record`}${approvedWords(stop)}.`;
 }
 
-const approvedWords = (each) => each.approved_by ? `; ${each.approved_by} approved it` : "";
+const approvedWords = (each) => each.approved_by ? t`; ${each.approved_by} approved it` : "";
 
 function nextWords(next) {
   if (!next) return ["–", ""];
   if (next.refused_by.includes("approval")) {
     const others = next.refused_by.filter((rule) => rule !== "approval");
-    return [`${next.verb}, waits for approval`, others.length ? `also held back: ${others.join(", ")}` : `due ${when(next.at)}`];
+    return [t`${word(next.verb)}, waits for approval`, others.length ? t`also held back: ${listed(others)}` : t`due ${when(next.at)}`];
   }
-  if (next.refused_by.length) return [`${next.verb}, held back`, next.refused_by.join(", ")];
+  if (next.refused_by.length) return [t`${word(next.verb)}, held back`, listed(next.refused_by)];
   const left = (Date.parse(next.at) - now()) / 1000;
-  const main = left > 5 ? `${next.verb} in ${span(left)}` : `${next.verb} now`;
-  if (next.verb === "notice" && next.removal_at) return [main, `not before ${when(next.removal_at)}`];
-  return [main, left > 5 ? `not before ${when(next.at)}` : ""];
+  const main = left > 5 ? t`${word(next.verb)} in ${span(left)}` : t`${word(next.verb)} now`;
+  if (next.verb === "notice" && next.removal_at) return [main, t`not before ${when(next.removal_at)}`];
+  return [main, left > 5 ? t`not before ${when(next.at)}` : ""];
 }
 
 // --- small DOM ---------------------------------------------------------------------------------------------------

@@ -1,6 +1,7 @@
 """The page in a real Chromium, with a thousand nodes: it loads, filters, explains, lives, and everybody can use it."""
 
 import contextlib
+import re
 from collections.abc import Iterator
 from itertools import pairwise
 from pathlib import Path
@@ -199,6 +200,27 @@ def test_nothing_needs_sideways_scrolling(browser: Browser, site: Site, width: i
 
         assert visit.run(f"{detail}.scrollWidth <= {detail}.clientWidth")
         assert visit.run(f"{detail}.getBoundingClientRect().right") <= width
+
+
+def test_a_browser_that_reads_chinese_sees_no_english_sentence(browser: Browser, site: Site) -> None:
+    """The page, its tables, hints and pictures, and a node explained; on a phone, too, without sideways scrolling."""
+    hidden = (
+        "[...document.querySelectorAll('[title], svg title, svg desc')].map(each => each.title || each.textContent)"
+    )
+    with a_visit(browser, site.url, locale="zh-CN", viewport={"width": 390, "height": 800}) as visit:
+        visit.page.click("#past-table summary")
+        visit.page.fill("#search", "gpu-0001")
+        texts = [*visit.text("body").splitlines(), *visit.run(hidden)]
+        visit.page.click("#rows tr:first-child .name")
+        visit.page.wait_for_selector("#detail svg")
+        texts += visit.text("#detail").splitlines()
+        typed = r"gpuwatch snooze 4h|NVML utilization samples"
+        english = [each for each in texts if re.search("[A-Za-z]{2,} [A-Za-z]{2,}", re.sub(typed, "", each))]
+
+        assert visit.run("document.documentElement.lang") == "zh-CN"
+        assert visit.text("#count") == "1,000 个节点，显示 1 个"
+        assert english == []
+        assert visit.run("document.documentElement.scrollWidth") <= 390
 
 
 def test_an_operator_pauses_on_the_page(browser: Browser, tmp_path: Path) -> None:

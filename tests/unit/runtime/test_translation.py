@@ -41,13 +41,23 @@ KNOWN = [
     for each in (re.sub(r"\{at\d*\}", "… UTC", english) for english in ENTRIES)
     for part in (each, *re.split(r"(?<=\.) (?=[A-Z{]|gpuwatch )", each))
 ]
-# Rooms whose sentences `status`, `explain`, the page and notices show.
-# What they say of settings, and to programs.
-OTHERS = {"profiles.py", "validation.py", "delivery.py"}
+# Rooms and files whose sentences `status`, `explain`, the page and notices show.
+ROOMS = """
+    guard policies notify agent/activity agent/evidence agent/health kubernetes controller/observe controller/slurm
+    cli/explain.py cli/explain_text.py cli/explain_workload.py cli/status.py cli/status_pods.py agent/blind.py
+    controller/explain.py controller/node_row.py controller/pod_rows.py controller/workload_rows.py
+    controller/closing.py controller/withheld_starts.py controller/act.py controller/settle.py controller/context.py
+    controller/target.py controller/target_machine.py controller/target_workload.py controller/target_cluster_node.py
+    controller/web/state.py controller/web/fleet_view.py controller/web/snooze_link.py controller/web/snooze_page.py
+    model/activity.py model/decision.py model/evidence_text.py model/health.py model/proposal.py model/stops.py
+    money/blocked/obstacles.py
+"""
+# What they say of settings, to programs, and to who types `gpuwatch snooze`.
+OTHERS = {"profiles.py", "validation.py", "delivery.py", "snoozes.py"}
 SHOWN = [
     path
-    for room in ("guard", "policies", "notify")
-    for path in sorted((ROOT / "gpuwatch" / room).rglob("*.py"))
+    for named in ROOMS.split()
+    for path in sorted((ROOT / "gpuwatch" / named).rglob("*.py")) or [ROOT / "gpuwatch" / named]
     if "settings" not in path.name and path.name not in OTHERS
 ]
 

@@ -1,5 +1,6 @@
 """A snooze link: no login, one node, one notice. Looking does nothing, a button puts off, all else is refused."""
 
+import re
 from collections.abc import Iterator
 from concurrent.futures import ThreadPoolExecutor
 from dataclasses import replace
@@ -41,6 +42,16 @@ def test_a_link_tells_without_a_login_what_is_about_to_happen(site: Site) -> Non
         "until 12:01 UTC on Wednesday, 4 March.",
     ):
         assert part in page
+
+
+def test_a_browser_that_reads_chinese_gets_it(site: Site) -> None:
+    """Every sentence and label; the machine's name, pool and owner stay."""
+    page = site.ask(link(site), accept_language="zh-CN,zh;q=0.9,en;q=0.8").body.decode()
+    shown = re.sub(r"<[^>]*>", "", page)
+
+    assert '<html lang="zh-CN">' in page
+    assert set(re.findall("[A-Za-z]{3,}", shown)) == {"gpuwatch", "gpu", "xlarge", "training", "ann", "UTC"}
+    assert "最早在 3 月 2 日（星期一）12:10 UTC，还有 9 分钟" in shown
 
 
 @pytest.mark.parametrize("method", ["GET", "HEAD", "DELETE"])
