@@ -15,6 +15,7 @@ from gpuwatch import __version__
 from gpuwatch.agent import before_stop, closed_reader, wall
 from gpuwatch.agent.attribution.attribution import Attribution
 from gpuwatch.agent.before_stop import BeforeStops
+from gpuwatch.agent.certificate import certificate_ends
 from gpuwatch.agent.confirm import Busy, Confirmations, nonce_in
 from gpuwatch.agent.control import ControlServer, device_commands
 from gpuwatch.agent.evidence.base import Roots
@@ -36,10 +37,9 @@ from gpuwatch.agent.state import AgentCore
 from gpuwatch.agent.wall import Terminals
 from gpuwatch.model.activity import State
 from gpuwatch.model.verdict import NodeVerdict
-from gpuwatch.runtime.certificates import Ends, by_handshake
 from gpuwatch.runtime.clock import Clock, SystemClock
 from gpuwatch.runtime.http.access import is_loopback, protection_lacking
-from gpuwatch.runtime.http.auth import files_of, make_auth
+from gpuwatch.runtime.http.auth import make_auth
 from gpuwatch.runtime.http.request import TEXT, Response, probe_routes
 from gpuwatch.runtime.http.server import HttpServer, QueryRoute, Route
 from gpuwatch.runtime.log_format import LogFormat, log_to_stderr
@@ -82,7 +82,7 @@ def serve(settings: AgentSettings, reread: Callable[[], AgentSettings], log_form
         snoozes=host.snoozes,
         users=users.view,
         instance=instance.status,
-        certificates=Ends([files_of(settings, "agent")], by_handshake).by_setting,
+        certificates=certificate_ends(settings, clock),
         logins=door.failures,
         foreign=_foreign(settings, users),
         blind=host.blind.codes,

@@ -14,7 +14,7 @@ import click
 from click.core import ParameterSource
 
 from gpuwatch import __version__
-from gpuwatch.cli.hints import install_hint, is_missing_part, meant_by
+from gpuwatch.cli.hints import install_hint, is_missing_part, meant_by, option_hint
 from gpuwatch.model.progress import Advance, no_advance
 from gpuwatch.runtime.printable import legible, printable_text
 
@@ -34,6 +34,7 @@ json_option = click.option("--json", "as_json", is_flag=True, help="One JSON doc
 
 _GLOBAL = {"--config": True, "--json": False}  # may stand before the command, too; whether a value follows
 _BEFORE = "gpuwatch.before"
+_TYPED = "gpuwatch.typed"
 _SOON_SECONDS = 0.5  # what is done by then shows no bar
 
 # What `gpuwatch --help` lists under which heading; the rest comes last.
@@ -80,6 +81,7 @@ class Sections(click.Group):
                 )
         own = {name for each in self.params for name in each.opts}
         kept, rest = _leading(args, own)
+        ctx.meta[_TYPED] = args
         ctx.meta[_BEFORE] = [*ctx.meta.get(_BEFORE, []), *kept]
         return super().parse_args(ctx, rest)
 
@@ -129,6 +131,11 @@ class Sections(click.Group):
         """Run a command. If it needs a part that is not installed, say how to install it: exit status 2."""
         try:
             return super().invoke(ctx)
+        except click.NoSuchOption as error:
+            hint = option_hint(error, ctx.meta[_TYPED])
+            if hint is None:
+                raise
+            raise click.UsageError(hint, error.ctx) from error
         except ImportError as error:
             if not is_missing_part(error):
                 raise

@@ -50,8 +50,9 @@ from gpuwatch.runtime.clock import Clock, SystemClock
 from gpuwatch.runtime.http.server import HttpServer
 from gpuwatch.runtime.network_errors import not_listening
 from gpuwatch.runtime.scheduler import SteadyScheduler, schedule_collections
-from gpuwatch.runtime.secrets import use
+from gpuwatch.runtime.secrets import secrets_named, use, warn_of_open
 from gpuwatch.runtime.systemd import SignalWaiter, Watchdog, notify, notify_reloading
+from gpuwatch.runtime.x509 import authorities_named
 
 log = logging.getLogger(__name__)
 
@@ -177,6 +178,7 @@ def _rounds(
         log.info("The controller starts: %s", settings.summary)
         for caution in settings.cautions:
             log.warning("Warning: %s", caution)
+        warn_of_open(secrets_named(settings))
         if server is not None:
             server.start()
             log.info("Metrics and page are served at %s.", server.url)
@@ -238,6 +240,7 @@ def observers_of(settings: Settings, parts: LiveParts) -> Observers:
         signals=settings.signals,
         cost=settings.cost,
         link_key_file=settings.notify.link_key_file,
+        believed=authorities_named(settings.notify, "notify"),
     )
 
 

@@ -1,7 +1,7 @@
 """What to do instead: parts that are not installed, and words that people type for a command with another name."""
 
 import re
-from collections.abc import Iterator
+from collections.abc import Iterable, Iterator
 
 import click
 
@@ -32,6 +32,21 @@ def install_hint(error: ImportError) -> str:
 def is_missing_part(error: ImportError) -> bool:
     """Whether an extra brings what could not be imported; a module of our own that is missing is a bug."""
     return isinstance(error, MissingExtraError) or (error.name or _OURS).partition(".")[0] != _OURS
+
+
+# Words that people type for an option with another name.
+_OPTIONS = {"--url": ("--agent", "--prometheus"), "--host": ("--agent",), "--output": ("--json",), "-o": ("--json",)}
+
+
+def option_hint(error: click.NoSuchOption, typed: Iterable[str]) -> str | None:
+    """What is wrong with an option that a command does not have, in better words; None: there are none."""
+    name = error.option_name
+    if re.fullmatch(r"-\d", name):
+        given = next((each for each in typed if each.startswith(name)), name)
+        return f"{given!r} is below zero, or no option; a number or a duration is written without the -, such as 4h"
+    known = set() if error.ctx is None else {option for each in error.ctx.command.params for option in each.opts}
+    meant = [each for each in _OPTIONS.get(name, ()) if each in known]
+    return f"No such option {name!r}. You may want {' or '.join(meant)}." if meant else None
 
 
 # Words of other programs, of earlier versions, and of everyday use.

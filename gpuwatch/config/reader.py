@@ -7,7 +7,7 @@ values; what they leave to their users (misspelt variables, lines, duplicate key
 import dataclasses
 import json
 import re
-from collections.abc import Iterator, Mapping
+from collections.abc import Iterator, Mapping, Sequence
 from contextvars import ContextVar
 from functools import cache
 from pathlib import Path
@@ -328,7 +328,7 @@ def _translate(error: ErrorDetails, origin: Origin) -> None:
         return
     # An item of a list has no key of its own: its list's is the nearest.
     key = next(filter(None, (origin.key(path[:length]) for length in range(len(path), 0, -1))))
-    right = f"{key.expected} of {', '.join(nearest.below(path))}" if key.kind is Kind.SECTION else key.expected
+    right = _section_of(nearest.below(path), path[-1]) if key.kind is Kind.SECTION else key.expected
     if key.kind is Kind.DURATION and has_no_unit(error["input"]):
         origin.add(path, f"{shown} has no unit", f"{right}; write {_with_units(str(error['input']).strip(), key)}")
         return
@@ -341,6 +341,12 @@ def _translate(error: ErrorDetails, origin: Origin) -> None:
         right += _likely_value(error["input"], key) if "hidden" not in shown else _example(key)
     kind = "a text" if key.kind is Kind.LIST and len(path) > len(key.path) else key.kind.value
     origin.add(path, f"{shown} {_WRONG.get(error['type'], f'is not {kind}')}", right)
+
+
+def _section_of(names: Sequence[str], section: str) -> str:
+    """What a section holds, with an example of its first key."""
+    value = "FILE" if names and names[0].endswith("_file") else "…"
+    return f"a section of {', '.join(names)}, such as {section}: {{{names[0]}: {value}}}" if names else "a section"
 
 
 def _with_units(number: str, key: keys.Key) -> str:

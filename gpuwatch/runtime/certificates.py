@@ -5,24 +5,47 @@ shows the fields of a certificate in a handshake only. `runtime/x509.py` is for 
 """
 
 import contextlib
+import logging
 import ssl
-from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
-from dataclasses import dataclass, replace
+from collections.abc import Callable, Collection, Iterable, Iterator, Mapping, Sequence
+from dataclasses import dataclass, field, replace
 from datetime import UTC, datetime
+from ipaddress import ip_address
 from typing import Any
 
+from gpuwatch.runtime.clock import Clock
 from gpuwatch.runtime.reloading_file import signatures
 from gpuwatch.runtime.tls import TlsFiles, client_context, server_context
+
+_LOG = logging.getLogger(__name__)
 
 _NO_CHECK_TIME = 0x200000  # X509_V_FLAG_NO_CHECK_TIME of OpenSSL, which the ssl module does not name
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Validity:
-    """The time from which and until which a certificate is valid."""
+    """The time from which and until which a certificate is valid, and the names and addresses that it is for."""
 
     begin: datetime
     end: datetime
+    names: tuple[str, ...] = field(default=(), compare=False)
+
+    def wrong(self, now: datetime) -> str | None:
+        """Why it is not valid at that time; None: it is."""
+        if now >= self.end:
+            return f"it ended on {self.end:%Y-%m-%d %H:%M} UTC"
+        return None if now >= self.begin else f"it is valid from {self.begin:%Y-%m-%d %H:%M} UTC on, and not yet"
+
+    def not_of(self, hosts: Collection[str]) -> str | None:
+        """Why it is not for a machine with these names and addresses; None: it is, or a proxy's name may be."""
+        if not self.names:
+            return "it names no host (subjectAltName)"
+        known = {part for each in hosts for part in (each.lower(), _label(each)) if part}
+        looked_at = [each for each in self.names if _label(each) or any(not _label(host) for host in hosts)]
+        if not looked_at or any(each.lower() in known or _label(each) in known | {"*"} for each in looked_at):
+            return None
+        machine = sorted(hosts, key=lambda each: (not _label(each), each))
+        return f"it is for {_few(looked_at)}, and this machine is {_few(machine)}"
 
     def check_time(self, now: datetime) -> None:
         """It is valid at that time.
@@ -38,6 +61,22 @@ class Validity:
             )
 
 
+RENEW = "who checks it refuses the connection. Renew it, or set the clock; the new file is read without a restart"
+NAMES_REMEDY = (
+    "issue one for the name or address that clients ask, or set signals.tls_server_name of the controller to its name"
+)
+_MOST_NAMES = 5
+
+
+def _label(name: str) -> str:
+    """The first part of a host's name; empty of an address."""
+    return "" if ":" in name or name.replace(".", "").isdigit() else name.partition(".")[0].lower()
+
+
+def _few(names: Sequence[str]) -> str:
+    return ", ".join(names[:_MOST_NAMES]) + (", …" if len(names) > _MOST_NAMES else "")
+
+
 # By setting, of our own certificate and of a list of authorities. OSError or ValueError: a file is unusable.
 Read = Callable[[TlsFiles], Mapping[str, Sequence[Validity]]]
 
@@ -46,15 +85,18 @@ class Ends:
     """When the certificates end that are in force, by the settings that name their files.
 
     Asking costs a stat of each file. After an unusable change the certificates before it count, as in the TLS contexts,
-    which log the errors.
+    which log the errors. The log says once of each that is not valid at the time of asking.
     """
 
-    def __init__(self, files: Iterable[TlsFiles], read: Read) -> None:
-        """Nothing is read yet."""
+    def __init__(self, files: Iterable[TlsFiles], read: Read, clock: Clock) -> None:
+        """Read them a first time."""
         self._files = tuple(each for each in files if each.paths)
         self._read = read
+        self._clock = clock
         self._seen: dict[TlsFiles, object] = {}
-        self._ends: dict[TlsFiles, Mapping[str, datetime]] = {}
+        self._found: dict[TlsFiles, Mapping[str, Sequence[Validity]]] = {}
+        self._told: dict[str, str | None] = {}
+        list(self.by_setting())
 
     def by_setting(self) -> Iterator[tuple[str, datetime]]:
         """Setting and end, where there is a certificate that can be used; of a list of authorities the first to end."""
@@ -63,9 +105,20 @@ class Ends:
             if self._seen.get(files) != seen:
                 self._seen[files] = seen
                 with contextlib.suppress(OSError, ValueError):
-                    found = self._read(files)
-                    self._ends[files] = {name: min(each.end for each in several) for name, several in found.items()}
-            yield from self._ends.get(files, {}).items()
+                    self._found[files] = self._read(files)
+            for name, several in self._found.get(files, {}).items():
+                self._tell(files, name, several)
+                yield name, min(each.end for each in several)
+
+    def _tell(self, files: TlsFiles, name: str, several: Sequence[Validity]) -> None:
+        """Log what is not valid now; of a list of authorities, where none is."""
+        wrong = [each.wrong(self._clock.now()) for each in several]
+        why = None if None in wrong else wrong[0]
+        if why != self._told.get(name):
+            self._told[name] = why
+            if why is not None:
+                path = files.certificate if name.endswith(".tls_certificate") else files.ca
+                _LOG.warning("%s: %s is not valid: %s; %s", name, path, why, RENEW)
 
 
 def by_handshake(files: TlsFiles) -> dict[str, list[Validity]]:
@@ -104,4 +157,14 @@ def _own_certificate(files: TlsFiles) -> Mapping[str, Any]:
 
 def _validity(shown: Mapping[str, Any]) -> Validity:
     begin, end = (ssl.cert_time_to_seconds(shown[key]) for key in ("notBefore", "notAfter"))
-    return Validity(begin=datetime.fromtimestamp(begin, UTC), end=datetime.fromtimestamp(end, UTC))
+    names = tuple(_legible_name(kind, str(name)) for kind, name in shown.get("subjectAltName", ()))
+    return Validity(begin=datetime.fromtimestamp(begin, UTC), end=datetime.fromtimestamp(end, UTC), names=names)
+
+
+def _legible_name(kind: str, name: str) -> str:
+    """A name of a certificate; an address as others write it."""
+    if kind != "IP Address":
+        return name
+    with contextlib.suppress(ValueError):
+        return str(ip_address(name.strip()))
+    return name

@@ -24,6 +24,14 @@ _HUNG_UP = {
 }
 _LATE = {"ConnectTimeoutError", "ReadTimeoutError", "ConnectTimeout", "ReadTimeout"}
 _OTHER_THAN_TLS = ("WRONG_VERSION_NUMBER", "HTTP_REQUEST", "RECORD_LAYER_FAILURE", "PACKET_LENGTH_TOO_LONG")
+_NO_URL = {
+    "HTTPClientError",
+    "InvalidProxyConfigurationError",
+    "InvalidProxyURL",
+    "InvalidURL",
+    "LocationParseError",
+    "ProxyConnectionError",
+}
 _INNER = ("reason", "os_error", "original_error", "__cause__", "__context__")
 _MOST_CAUSES = 12
 
@@ -32,6 +40,8 @@ def network_text(error: BaseException, url: str = "") -> str | None:
     """The sentence, without a full stop; None: the error is none of the network. `url` is what was asked, if known."""
     causes = list(_causes(error))
     place = _place(causes, url)
+    if any(type(each).__name__ in _NO_URL for each in causes) and (name := _wrong_proxy()) is not None:
+        return f"{name} is not a valid URL; write one, such as http://proxy.example.com:3128, or unset it"
     proxy = _proxy_of(causes, url)
     words = next((found for each in causes if (found := _words(each, place)) is not None), None)
     if proxy and (words is not None or any("Proxy" in type(each).__name__ for each in causes)):
@@ -127,6 +137,15 @@ def _proxy_of(causes: list[BaseException], url: str) -> str | None:
             text = getproxies().get(scheme, "")
     _, host, port = _parts(text if "//" in text else f"//{text}")
     return _host_and_port(host, port) if host else None
+
+
+def _wrong_proxy() -> str | None:
+    """The variable of the environment that should name a proxy and does not; its value may hold a password."""
+    from urllib.request import getproxies  # noqa: PLC0415  as above
+
+    given = {scheme: text for scheme, text in getproxies().items() if scheme in {"http", "https", "all"}}
+    wrong = (scheme for scheme, text in given.items() if not _parts(text if "//" in text else f"//{text}")[1])
+    return next((f"{scheme.upper()}_PROXY" for scheme in wrong), None)
 
 
 def _parts(url: str) -> tuple[str, str, int | None]:

@@ -9,8 +9,10 @@ No secret is ever part of an error, a log line or a repr.
 import errno
 import logging
 import os
+import stat
 import threading
 from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
+from contextlib import suppress
 from dataclasses import dataclass, field, fields, is_dataclass, replace
 from pathlib import Path
 from typing import ClassVar, Protocol
@@ -185,6 +187,30 @@ def files_named(
     elif is_dataclass(settings):
         for each in fields(settings):
             yield from files_named(getattr(settings, each.name), (*path, each.name), ends)
+
+
+def open_to_all(path: Path) -> bool:
+    """Whether every user of this machine may read a file.
+
+    Raises:
+        OSError: it is not there.
+
+    """
+    return bool(path.stat().st_mode & stat.S_IROTH)
+
+
+def secrets_named(settings: object) -> dict[str, str]:
+    """The files and references of a controller's settings, by their keys; an agent has its own."""
+    found = files_named(settings, ends=("_file", "tls_key"))
+    return {".".join(path): named for path, named in found if path[0] != "agent"}
+
+
+def warn_of_open(files: Mapping[str, str | None]) -> None:
+    """Name each file with a secret that every user may read in the log; the service works all the same."""
+    for key, named in files.items():
+        with suppress(OSError):
+            if named is not None and not is_reference(named) and open_to_all(Path(named)):
+                _LOG.warning("%s: every user of this machine may read %s; `chmod 600` it", key, named)
 
 
 def _parts(named: str) -> tuple[str, str]:

@@ -1,9 +1,14 @@
 """Reads certificates through the package cryptography, which controllers have and agents do not."""
 
 from pathlib import Path
+from typing import TYPE_CHECKING
 
 from gpuwatch.runtime.certificates import Validity
+from gpuwatch.runtime.secrets import files_named
 from gpuwatch.runtime.tls import TlsFiles, client_context
+
+if TYPE_CHECKING:
+    from cryptography.x509 import Certificate
 
 
 def by_x509(files: TlsFiles) -> dict[str, list[Validity]]:
@@ -21,6 +26,12 @@ def by_x509(files: TlsFiles) -> dict[str, list[Validity]]:
     if files.ca is not None:
         found[f"{files.section}.{files.ca_key}"] = validities_of(files.ca)
     return found
+
+
+def authorities_named(settings: object, section: str) -> list[TlsFiles]:
+    """The authorities that the settings of a section believe beside the system's."""
+    named = files_named(settings, (section,), ("tls_ca",))
+    return [TlsFiles(section=".".join(path[:-1]), ca=Path(file)) for path, file in named]
 
 
 def validities_of(path: Path) -> list[Validity]:
@@ -42,4 +53,18 @@ def validities_of(path: Path) -> list[Validity]:
         found = x509.load_pem_x509_certificates(path.read_bytes())
     except ValueError as error:
         raise ValueError("it holds no certificate in PEM") from error
-    return [Validity(begin=each.not_valid_before_utc, end=each.not_valid_after_utc) for each in found]
+    return [
+        Validity(begin=each.not_valid_before_utc, end=each.not_valid_after_utc, names=_names(each)) for each in found
+    ]
+
+
+def _names(certificate: "Certificate") -> tuple[str, ...]:
+    """The hosts that it is for; what cannot be read names none."""
+    from cryptography import x509  # noqa: PLC0415  only where there is a certificate
+
+    try:
+        found = certificate.extensions.get_extension_for_class(x509.SubjectAlternativeName).value
+    except (x509.ExtensionNotFound, ValueError):
+        return ()
+    addresses = map(str, found.get_values_for_type(x509.IPAddress))
+    return (*found.get_values_for_type(x509.DNSName), *addresses)

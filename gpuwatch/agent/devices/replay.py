@@ -119,4 +119,6 @@ def _messages(capture: Path) -> Iterator[tuple[int, Message]]:
                 except ValueError as error:
                     raise CaptureError(f"{capture}:{number}: not a line of a probe: {error}") from error
     except OSError as error:
-        raise CaptureError(f"{capture}: cannot be read: {error.strerror}") from error
+        raise CaptureError(
+            f"{capture}: cannot be read: {error.strerror}; agent.capture (--capture) names it"
+        ) from error

@@ -56,7 +56,7 @@ def read_script(path: Path) -> Script:
     try:
         text = yaml.safe_load(path.read_text(encoding="utf-8"))
     except OSError as error:
-        raise ScriptError(f"{path}: cannot be read: {error.strerror}") from error
+        raise ScriptError(f"{path}: cannot be read: {error.strerror}; agent.script (--script) names it") from error
     except (UnicodeDecodeError, yaml.YAMLError) as error:
         raise ScriptError(f"{path}: is no YAML: {error}") from error
     try:

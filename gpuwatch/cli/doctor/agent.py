@@ -2,6 +2,7 @@
 
 from collections.abc import Iterator
 
+from gpuwatch.agent.certificate import hosts_of
 from gpuwatch.cli.doctor import amd, certificates, devices, host, ports
 from gpuwatch.cli.doctor.context import AgentCase
 from gpuwatch.cli.doctor.report import Finding
@@ -18,7 +19,7 @@ def port(case: AgentCase) -> Iterator[Finding]:
 def identity(case: AgentCase) -> Iterator[Finding]:
     """What it shows of itself, and what it keeps to itself."""
     settings = case.settings
-    yield from certificates.certificates(files_of(settings, "agent"), case.clock, by_handshake)
+    yield from certificates.certificates(files_of(settings, "agent"), case.clock, by_handshake, hosts_of(settings))
     yield from certificates.secrets({"agent.tls_key": settings.tls_key, "agent.users_file": settings.users_file})
     yield from ports.passwords(settings, "agent")
 

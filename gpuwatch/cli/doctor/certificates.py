@@ -1,7 +1,6 @@
 """Certificates that the settings name: how long they are good for; and who can read the files that hold secrets."""
 
-import stat
-from collections.abc import Iterator, Mapping
+from collections.abc import Collection, Iterator, Mapping
 from dataclasses import replace
 from datetime import datetime, timedelta
 from pathlib import Path
@@ -9,7 +8,7 @@ from pathlib import Path
 from gpuwatch.cli.doctor.report import Finding, fine, make_finding
 from gpuwatch.runtime.certificates import Read, Validity
 from gpuwatch.runtime.clock import Clock
-from gpuwatch.runtime.secrets import is_reference, read_secret
+from gpuwatch.runtime.secrets import is_reference, open_to_all, read_secret
 from gpuwatch.runtime.tls import TlsFiles
 
 SOON = timedelta(days=30)
@@ -17,8 +16,11 @@ LONGEST = timedelta(days=90)
 _DAY = timedelta(days=1)
 
 
-def certificates(files: TlsFiles, clock: Clock, read: Read) -> Iterator[Finding]:
-    """The first certificate of each file; those after it are somebody else's to renew."""
+def certificates(files: TlsFiles, clock: Clock, read: Read, hosts: Collection[str] | None = None) -> Iterator[Finding]:
+    """The first certificate of each file; those after it are somebody else's to renew.
+
+    `hosts` are the names and addresses by which a server is asked; None: that is not known, or it is a client.
+    """
     shown, believed = replace(files, ca=None), replace(files, certificate=None, key=None)
     for each, path in ((shown, files.certificate), (believed, files.ca)):
         if path is None:
@@ -31,6 +33,9 @@ def certificates(files: TlsFiles, clock: Clock, read: Read) -> Iterator[Finding]
             continue
         for validity, *_ in validities.values():
             yield from _judge_dates(where, validity, clock.now(), ours=each is shown)
+            why = None if each is believed or hosts is None else validity.not_of(hosts)
+            if why is not None:
+                yield make_finding("certificate.names", where, why)
 
 
 def secrets(files: Mapping[str, str | None]) -> Iterator[Finding]:
@@ -43,7 +48,7 @@ def secrets(files: Mapping[str, str | None]) -> Iterator[Finding]:
             yield _looked_up(where, name)
             continue
         try:
-            open_to_all = bool(Path(name).stat().st_mode & stat.S_IROTH)
+            is_open = open_to_all(Path(name))
             with Path(name).open("rb") as file:
                 empty = not file.read(1)
         except OSError as error:
@@ -51,7 +56,7 @@ def secrets(files: Mapping[str, str | None]) -> Iterator[Finding]:
             continue
         if empty:
             yield make_finding("certificate.unusable", where, "it is empty")
-        elif open_to_all:
+        elif is_open:
             yield make_finding("secret.open", where, "every user of this machine may read it")
         else:
             yield fine("secret", where, "others may not read it")

@@ -1,5 +1,6 @@
 """What is looked at where a controller runs."""
 
+import socket
 from collections.abc import Iterator
 
 from gpuwatch.cli.doctor import certificates, cloud, host, keys, kubernetes, ledger, ports, signals, slurm, tags
@@ -9,8 +10,8 @@ from gpuwatch.cli.doctor.runner import Check
 from gpuwatch.controller.join.settings import SECRETS
 from gpuwatch.controller.observe.credentials import files_of
 from gpuwatch.runtime.http.auth import files_of as door_files
-from gpuwatch.runtime.secrets import files_named
-from gpuwatch.runtime.x509 import by_x509
+from gpuwatch.runtime.secrets import secrets_named
+from gpuwatch.runtime.x509 import authorities_named, by_x509
 
 _CLOUD_SECONDS = 90.0  # a large fleet is listed page by page, and every check but the first waits for it
 
@@ -24,17 +25,14 @@ def port(case: ControllerCase) -> Iterator[Finding]:
 def identity(case: ControllerCase) -> Iterator[Finding]:
     """What it shows of itself to others, and what it keeps to itself."""
     door, agents, promql = case.settings.controller, case.settings.signals, case.settings.signals.promql
-    for files in (door_files(door, "controller"), files_of(agents), files_of(promql)):
+    hosts = {socket.gethostname(), door.host, *door.allowed_hosts}
+    yield from certificates.certificates(door_files(door, "controller"), case.clock, by_x509, hosts)
+    for files in (files_of(agents), files_of(promql), *authorities_named(case.settings.notify, "notify")):
         yield from certificates.certificates(files, case.clock, by_x509)
-    keys = {
-        "controller.tls_key": door.tls_key,
-        "signals.tls_key": agents.tls_key,
-        "signals.promql.tls_key": promql.tls_key,
-    }
+    keys = secrets_named(case.settings)
     if door.join.host is not None:
         keys |= {f"controller.join.folder, {name}": str(door.join.file(name)) for name in SECRETS}
-    named = {".".join(path): file for path, file in files_named(case.settings) if path[0] != "agent"}
-    yield from certificates.secrets(keys | named)
+    yield from certificates.secrets(keys)
     yield from ports.passwords(door, "controller")
 
 

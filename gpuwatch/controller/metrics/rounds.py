@@ -269,7 +269,7 @@ FAMILIES = (
         CERTIFICATE.removeprefix("gpuwatch_"),
         ("setting",),
         CERTIFICATE_HELP,
-        "the files of tls_certificate, tls_client_ca and tls_ca in controller, signals and signals.promql",
+        "the files of tls_certificate, tls_client_ca and tls_ca in controller, signals, signals.promql and notify",
         _certificates,
     ),
 )

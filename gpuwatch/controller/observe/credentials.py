@@ -20,6 +20,7 @@ from gpuwatch.runtime.tls import TlsFiles, client_context
 _REASONS = {
     "CERTIFICATE_VERIFY_FAILED": "its agent's certificate is not believed ({detail}); signals.tls_ca must hold the CA "
     "that signed it, and the certificate the address or name that is asked, or signals.tls_server_name",
+    "ALERT_CERTIFICATE_EXPIRED": "its agent says that our certificate is not valid now; renew signals.tls_certificate",
     "CERTIFICATE_REQUIRED": "its agent wants a client certificate; set signals.tls_certificate and signals.tls_key",
     "UNKNOWN_CA": "its agent does not know the CA of our certificate; compare signals.tls_certificate with the agent's "
     "tls_client_ca",

@@ -2,7 +2,7 @@
 
 import logging
 import threading
-from collections.abc import Iterator, Mapping
+from collections.abc import Iterable, Iterator, Mapping
 from contextlib import contextmanager
 from dataclasses import dataclass, field, replace
 from http import HTTPStatus
@@ -31,6 +31,7 @@ from gpuwatch.runtime.http.address import host_and_port
 from gpuwatch.runtime.http.auth import files_of, make_auth
 from gpuwatch.runtime.http.request import TEXT, Response, probe_routes
 from gpuwatch.runtime.http.server import HttpServer, Route
+from gpuwatch.runtime.tls import TlsFiles
 from gpuwatch.runtime.x509 import by_x509
 
 log = logging.getLogger(__name__)
@@ -132,7 +133,7 @@ class Observers:
                 log.info("%s", text)
 
 
-def make_observers(
+def make_observers(  # noqa: PLR0913  what it shows, and the settings of that
     parts: ControllerContext,
     ledger: Ledger,
     fleet: str,
@@ -141,8 +142,9 @@ def make_observers(
     signals: ObserveSettings,
     cost: CostSettings,
     link_key_file: str | None = None,
+    believed: Iterable[TlsFiles] = (),
 ) -> Observers:
-    """Metrics, page and API of a controller, before its first round."""
+    """Metrics, page and API of a controller, before its first round; `believed` are authorities of other settings."""
     state = State(
         fleet=fleet,
         interval_seconds=parts.interval_seconds,
@@ -153,7 +155,9 @@ def make_observers(
         energy=cost.energy,
     )
     certificates = Ends(
-        [files_of(server, "controller"), client_files_of(signals), client_files_of(signals.promql)], by_x509
+        [files_of(server, "controller"), client_files_of(signals), client_files_of(signals.promql), *believed],
+        by_x509,
+        parts.clock,
     )
     mode = "enforce" if parts.rules.enforce else "observe"
     return Observers(

@@ -27,6 +27,10 @@ COMMANDS = mistakes(
 OPTIONS = mistakes(
     {
         "status --jsn": "'--json'",
+        "snooze -4h --reason x": ("'-4h' is below zero", "such as 4h"),
+        "pause -3 --reason x": "'-3' is below zero",
+        "top --once --url http://127.0.0.1:9": ("'--url'", "--agent"),
+        "status -o": ("'-o'", "--json"),
         "status extra": "(extra)",
         "status --pool": "'--pool' requires an argument",
         "status --state sleeping": ("'--state'", "'sleeping'", "idle"),

@@ -113,7 +113,7 @@ REFUSED = {
     "a webhook in the wrong place": (
         "notify: {receivers: {ops: {slack: 'https://hooks.example/services/T0/B0/hush'}}}",
         'FILE:1: notify.receivers.ops.slack: "https://hooks.example/(hidden)" is not a section',
-        "a section of url_file",
+        "a section of url_file, such as slack: {url_file: FILE}",
     ),
     "a webhook below a misspelt key": (
         "notify: {receivers: {ops: {slack: {uri: 'https://hooks.example/services?key=hush'}}}}",
@@ -166,7 +166,10 @@ REFUSED = {
     "no section": (
         "ledger: x.db",
         'FILE:1: ledger: "x.db" is not a section',
-        "a section of path, url, url_file, leader_timeout, retention, quiet_round_retention, hourly_spend_retention",
+        (
+            "a section of path, url, url_file, leader_timeout, retention, quiet_round_retention, "
+            "hourly_spend_retention, such as ledger: {path: …}"
+        ),
     ),
     "a list for names": (
         "pools: [a]",

@@ -134,10 +134,9 @@ def test_no_route() -> None:
     assert words == "there is no route to 10.0.0.1:9460; check this machine's network, VPN and firewall"
 
 
-def test_the_proxy_is_named_without_its_password(monkeypatch: pytest.MonkeyPatch) -> None:
-    """Whoever sees only the target looks in the wrong place."""
-    port = closed_port()
-    monkeypatch.setenv("HTTPS_PROXY", f"http://user:secret@127.0.0.1:{port}")
+def asked_through(proxy: str, monkeypatch: pytest.MonkeyPatch) -> pytest.ExceptionInfo[CloudUnavailableError]:
+    """What EC2's client says where the environment names this proxy."""
+    monkeypatch.setenv("HTTPS_PROXY", proxy)
     monkeypatch.delenv("NO_PROXY", raising=False)
     config = Config(retries={"total_max_attempts": 1}, connect_timeout=0.3)
     made: Any = botocore.session.Session().create_client(
@@ -147,9 +146,24 @@ def test_the_proxy_is_named_without_its_password(monkeypatch: pytest.MonkeyPatch
         aws_secret_access_key="word",  # noqa: S106  of nobody
         config=config,
     )
-
     with pytest.raises(CloudUnavailableError) as caught, asking("DescribeInstances", where="us-east-1"):
         made.describe_instances()
+    return caught
+
+
+@pytest.mark.parametrize("proxy", ["::::", "http://user:secret@[", "http://:3128"])
+def test_a_proxy_that_is_no_url_is_named_by_its_variable(proxy: str, monkeypatch: pytest.MonkeyPatch) -> None:
+    """Its value may hold a password."""
+    said = str(asked_through(proxy, monkeypatch).value)
+
+    assert "HTTPS_PROXY is not a valid URL; write one, such as http://proxy.example.com:3128, or unset it" in said
+    assert "secret" not in said
+
+
+def test_the_proxy_is_named_without_its_password(monkeypatch: pytest.MonkeyPatch) -> None:
+    """Whoever sees only the target looks in the wrong place."""
+    port = closed_port()
+    caught = asked_through(f"http://user:secret@127.0.0.1:{port}", monkeypatch)
 
     assert f"the proxy 127.0.0.1:{port} (HTTPS_PROXY, NO_PROXY)" in str(caught.value)
     assert "secret" not in str(caught.value)

@@ -163,6 +163,15 @@ def test_a_certificates_time_is_judged(tmp_path: Path, begins: int, ends: int, e
     assert f"to {NOW + timedelta(days=ends):%Y-%m-%d}" in findings[0].seen
 
 
+@READERS
+def test_a_certificate_of_another_machine_is_told(tmp_path: Path, read: Read) -> None:
+    """A server's by the names that clients ask; a client's has no such names."""
+    shown = files(tmp_path, NOW - timedelta(days=10), NOW + timedelta(days=70))  # for the name `here`
+
+    for hosts, expected in ((("here",), []), (None, []), (("there",), ["certificate.names"])):
+        assert codes(certificates.certificates(shown, ManualClock(NOW), read, hosts)) == expected
+
+
 def test_an_authority_may_be_good_for_years(tmp_path: Path) -> None:
     """Only its end is looked at."""
     shown = files(tmp_path, NOW - timedelta(days=1), NOW + timedelta(days=3650))
