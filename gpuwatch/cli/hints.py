@@ -39,7 +39,7 @@ _OPTIONS = {"--url": ("--agent", "--prometheus"), "--host": ("--agent",), "--out
 
 
 def option_hint(error: click.NoSuchOption, typed: Iterable[str]) -> str | None:
-    """What is wrong with an option that a command does not have, in better words; None: there are none."""
+    """What is wrong with an option that a command does not have, in better words; None: click has the better ones."""
     name = error.option_name
     if re.fullmatch(r"-\d", name):
         given = next((each for each in typed if each.startswith(name)), name)

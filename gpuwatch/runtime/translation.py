@@ -92,7 +92,7 @@ class Catalogue:
         self.translate = lru_cache(maxsize=16_384)(self._translate)
 
     def words(self) -> Mapping[str, str]:
-        """The single words."""
+        """Give the entries that are one word, such as states and verbs."""
         return {english: other for english, other in self._exact.items() if " " not in english}
 
     def _translate(self, text: str) -> str:

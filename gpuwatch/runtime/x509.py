@@ -29,7 +29,7 @@ def by_x509(files: TlsFiles) -> dict[str, list[Validity]]:
 
 
 def authorities_named(settings: object, section: str) -> list[TlsFiles]:
-    """The authorities that the settings of a section believe beside the system's."""
+    """The authorities that the settings of a section believe besides the system's."""
     named = files_named(settings, (section,), ("tls_ca",))
     return [TlsFiles(section=".".join(path[:-1]), ca=Path(file)) for path, file in named]
 

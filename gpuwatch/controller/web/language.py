@@ -64,14 +64,14 @@ def encode_answer(answer: object, language: str | None) -> bytes:
     """An answer as JSON, with its sentences in the language."""
     if language is None:
         return msgspec.json.encode(answer)
-    return msgspec.json.encode(_translated(msgspec.to_builtins(answer), catalogue(language).translate))
+    return msgspec.json.encode(_translate_json(msgspec.to_builtins(answer), catalogue(language).translate))
 
 
-def _translated(value: Any, translate: Callable[[str], str], parent: str = "", name: str = "") -> Any:  # noqa: ANN401
+def _translate_json(value: Any, translate: Callable[[str], str], parent: str = "", name: str = "") -> Any:  # noqa: ANN401
     """JSON with its sentences translated: `name` is the field that it is, `parent` the one around that."""
     if isinstance(value, dict):
-        return {key: _translated(each, translate, name, key) for key, each in value.items()}
+        return {key: _translate_json(each, translate, name, key) for key, each in value.items()}
     if isinstance(value, list | tuple):
-        return [_translated(each, translate, parent, name) for each in value]
+        return [_translate_json(each, translate, parent, name) for each in value]
     sentence = isinstance(value, str) and not _SENTENCES.isdisjoint({name, f"{parent}.{name}"})
     return translate(value) if sentence else value

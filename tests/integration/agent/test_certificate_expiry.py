@@ -209,7 +209,7 @@ def test_names_are_read(tmp_path: Path, read: Read) -> None:
 def test_an_agent_says_at_its_start_that_its_certificate_is_another_machine_s(
     tmp_path: Path, caplog: pytest.LogCaptureFixture
 ) -> None:
-    """And nothing of one for this machine or for every host, or of one that it has joined with, which names its node."""
+    """And nothing of one for it or for every host, or of one that it has joined with, which names its node."""
     stranger = settings_of(a_certificate(tmp_path, BEGIN, SOON, "stranger.invalid"))
     certificate_ends(stranger, ManualClock(NOW))
     told = caplog.messages.copy()
