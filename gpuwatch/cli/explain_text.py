@@ -242,7 +242,7 @@ def _busy(row: BusyRow) -> tuple[str, ...]:
         row.evidence.name,
         translate_text(row.evidence.says.value),
         translate_text(row.amount or "-"),
-        row.who or "-",
+        translate_text(row.who or "-"),
         row.evidence.setting or "-",
     )
 

@@ -3,11 +3,17 @@
 import re
 from pathlib import Path
 from string import ascii_lowercase
+from typing import get_args
 
 import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
+from gpuwatch.guard.obstacles import Obstacle
+from gpuwatch.model.health import XIDS
+from gpuwatch.money.blocked.obstacles import ADVICE, act_text
+from gpuwatch.money.prices.catalogue import SOURCES
+from gpuwatch.policies.profiles import ProfileName
 from gpuwatch.runtime.translation import (
     CHINESE,
     Catalogue,
@@ -128,6 +134,24 @@ def test_no_sentence_lands_without_its_chinese(path: Path) -> None:
     left = [(line, readable(each)) for line, each in sentences_of(path) if not any(map(said_as(each).fullmatch, KNOWN))]
 
     assert left == []
+
+
+FRAGMENTS = {
+    "obstacle": [words for each in Obstacle for words in (ADVICE[each].name, act_text(each, ["p"]), ADVICE[each].risk)],
+    "price": [SOURCES[name] for name in SOURCES if "price-page" not in name],
+    "xid": [each.sentence for each in XIDS.values()],
+    "rule of a pool": [f"{profile}: stop after 15m idle, with 10m notice" for profile in get_args(ProfileName)],
+}
+
+
+@pytest.mark.parametrize("kind", FRAGMENTS)
+def test_parts_of_sentences_are_there_in_chinese(kind: str) -> None:
+    """What stands in tables and behind colons."""
+    missed = list[str]()
+    for each in FRAGMENTS[kind]:
+        catalogue(CHINESE).translate_tracing(each, missed)
+
+    assert [each for each in missed if " " in each and each[0] != "`"] == []
 
 
 @pytest.mark.parametrize(
