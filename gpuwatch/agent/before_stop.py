@@ -12,12 +12,13 @@ Rules, all of them:
 """
 
 import logging
+import math
 import socket
 import threading
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass, replace
 from pathlib import Path
-from typing import Literal
+from typing import TYPE_CHECKING, Literal
 
 import msgspec
 
@@ -26,6 +27,10 @@ from gpuwatch.agent.posted import Answer
 from gpuwatch.model.activity import BeforeStop, Evidence, Preparing, State
 from gpuwatch.model.duration import backoff_seconds, format_duration
 from gpuwatch.runtime.clock import Clock
+
+if TYPE_CHECKING:
+    from gpuwatch.agent.evidence.registry import HostSignals
+    from gpuwatch.agent.state import AgentCore
 
 _LOG = logging.getLogger(__name__)
 
@@ -177,6 +182,20 @@ class BeforeStops:
     def _end(self, now: float, *, well: bool, sentence: str) -> None:
         failures = 0 if well else 1 + (0 if self._last is None else self._last.failures)
         self._last, self._began = _Ended(at=now, well=well, sentence=sentence, failures=failures), None
+
+
+def stops_of(settings: BeforeStopSettings, core: "AgentCore", host: "HostSignals", clock: Clock) -> BeforeStops:
+    """What runs on this host before a stop; its load is left out of the evidence."""
+
+    def node() -> tuple[str, State, float]:
+        verdict = core.verdict(clock.monotonic())
+        # Others reset the idle time, too, such as a program at rest: no work.
+        worked = [each.ago_seconds for each in verdict.last_busy if each.evidence.says is State.BUSY]
+        return core.node_id, verdict.activity.state, min(worked, default=math.inf)
+
+    stops = BeforeStops(settings, clock, node)
+    host.without_own = stops.without_own_load
+    return stops
 
 
 def orders(stops: BeforeStops) -> Answer:

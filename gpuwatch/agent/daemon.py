@@ -1,7 +1,6 @@
 """The running agent: its parts put together, and what it answers. `agent/launch.py` starts it."""
 
 import logging
-import math
 import re
 import socket
 from collections.abc import Callable
@@ -12,7 +11,7 @@ from pathlib import Path
 import msgspec
 
 from gpuwatch import __version__
-from gpuwatch.agent import before_stop, closed_reader, wall
+from gpuwatch.agent import before_stop, closed_reader, power, wall
 from gpuwatch.agent.attribution.attribution import Attribution
 from gpuwatch.agent.before_stop import BeforeStops
 from gpuwatch.agent.certificate import certificate_ends
@@ -91,7 +90,7 @@ def serve(settings: AgentSettings, reread: Callable[[], AgentSettings], log_form
         groups=exported_groups(settings),
     )
     terminals = Terminals(clock, Roots(), socket.gethostname(), lambda: core.node_id)
-    stops = _before_stops(settings, core, host, clock)
+    stops = before_stop.stops_of(settings.before_stop, core, host, clock)
     answers = routes(core, exporter, supervisor, clock, instance.status, parts.page, host)
     try:
         server = HttpServer(
@@ -102,7 +101,9 @@ def serve(settings: AgentSettings, reread: Callable[[], AgentSettings], log_form
             max_connections=settings.max_connections,
             timeout_seconds=settings.connection_timeout,
             door=door,
-            app=posted_app(_posted_answers(settings, terminals, stops), tuple(answers), settings.notice_users),
+            app=posted_app(
+                _posted_answers(settings, core, clock, terminals, stops), tuple(answers), settings.notice_users
+            ),
             queries=queries(
                 Confirmations(core, host.watcher, supervisor.ask, clock, stops.now), exporter, core, host, clock
             ),
@@ -149,25 +150,18 @@ def _instance(settings: AgentSettings, core: AgentCore, clock: Clock) -> Instanc
     return instance
 
 
-def _before_stops(settings: AgentSettings, core: AgentCore, host: HostSignals, clock: Clock) -> BeforeStops:
-    """What runs on this host before a stop; its load is left out of the evidence."""
-
-    def node() -> tuple[str, State, float]:
-        verdict = core.verdict(clock.monotonic())
-        # Others reset the idle time, too, such as a program at rest: no work.
-        worked = [each.ago_seconds for each in verdict.last_busy if each.evidence.says is State.BUSY]
-        return core.node_id, verdict.activity.state, min(worked, default=math.inf)
-
-    stops = BeforeStops(settings.before_stop, clock, node)
-    host.without_own = stops.without_own_load
-    return stops
-
-
-def _posted_answers(settings: AgentSettings, terminals: Terminals, stops: BeforeStops) -> dict[str, Answer | None]:
+def _posted_answers(
+    settings: AgentSettings, core: AgentCore, clock: Clock, terminals: Terminals, stops: BeforeStops
+) -> dict[str, Answer | None]:
     """What clients may ask for by POST; None: it is switched off."""
+
+    def node() -> tuple[str, State]:
+        return core.node_id, core.verdict(clock.monotonic()).activity.state
+
     return {
         wall.PATH: wall.notices(terminals) if settings.wall else None,
         before_stop.PATH: before_stop.orders(stops) if settings.before_stop.wanted else None,
+        power.PATH: power.power_answers(node, allowed=settings.poweroff),
     }
 
 

@@ -33,8 +33,8 @@ class AgentSettings(ServerSettings):
     notice_users: Annotated[
         tuple[Annotated[str, MinLen(1)], ...],
         Setting(
-            "Users (by password, or by their certificate's common name) who may send notices to terminals and have the "
-            "commands before a stop run. Empty: every client that may read metrics."
+            "Users (by password, or by their certificate's common name) who may send notices to terminals, have the "
+            "commands before a stop run, and have the host powered off. Empty: every client that may read metrics."
         ),
     ] = ()
     control_socket: Annotated[
@@ -43,6 +43,13 @@ class AgentSettings(ServerSettings):
     wall: Annotated[
         bool, Setting("Write notices with wall(1) to everybody who is logged in on a terminal (docs/notifications.md).")
     ] = True
+    poweroff: Annotated[
+        bool,
+        Setting(
+            "The controller may have this host powered off, by root's gpuwatch-poweroff.socket "
+            "(docs/clouds/hosts-power.md)."
+        ),
+    ] = False
     node_id: Annotated[
         str | None,
         Setting("The node's id in its cloud; without it, the instance id of board or metadata, else the host name."),

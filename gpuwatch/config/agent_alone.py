@@ -142,6 +142,12 @@ def contradictions(agent: AgentSettings) -> Iterator[Contradiction]:
             endpoint, agent.metadata.endpoint, right="a URL such as http://169.254.169.254"
         )
     yield from access.contradictions(agent, "agent")
+    if agent.poweroff and not agent.notice_users:
+        yield Contradiction(
+            keys=(("agent", "poweroff"), ("agent", "notice_users")),
+            wrong="agent.poweroff is set without agent.notice_users: every client could have this host powered off",
+            right="also agent.notice_users with the controller's user, such as [gpuwatch-controller]",
+        )
     if agent.notice_users and not (agent.basic_auth_users or agent.users_file or agent.tls_client_ca):
         yield Contradiction(
             keys=(("agent", "notice_users"), ("agent", "users_file")),

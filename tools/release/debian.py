@@ -9,7 +9,7 @@ from pathlib import Path
 from tools.release.libraries import GLIBC, pythons
 from tools.release.programs import run
 from tools.release.source import Source, tilde
-from tools.release.staging import ENABLED_SOCKET, Package, compressed, filled
+from tools.release.staging import ENABLED_SOCKETS, Package, compressed, filled
 
 _MAINTAINER = "gpuwatch authors <gpuwatch@example.invalid>"
 _SCRIPTS = ("postinst", "prerm", "postrm")
@@ -58,7 +58,7 @@ def _values(package: Package, version: str, architecture: str) -> dict[str, str]
         "COMPILED": package.compiled,
         "STATE": " ".join(package.state),
         "PREPARE": "systemd-sysusers gpuwatch.conf" if base else ":",
-        "REMOVE": f"rm -f {ENABLED_SOCKET}" if base else ":",
+        "REMOVE": f"rm -f {ENABLED_SOCKETS}" if base else ":",
     }
 
 

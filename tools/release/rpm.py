@@ -6,7 +6,7 @@ from pathlib import Path
 from tools.release.libraries import GLIBC, pythons
 from tools.release.programs import run
 from tools.release.source import Source, tilde
-from tools.release.staging import ENABLED_SOCKET, LIBRARY, Package, filled
+from tools.release.staging import ENABLED_SOCKETS, LIBRARY, Package, filled
 
 _ARCHITECTURES = {"amd64": "x86_64", "arm64": "aarch64"}
 # Nothing is stripped, compiled or searched: the files are what was staged; and the same commit gives the same package.
@@ -60,7 +60,7 @@ def _values(package: Package, version: str) -> dict[str, str]:
         "STAGED": str(package.root),
         "FILES": "\n".join(_files(package)),
         "PREPARE": "systemd-sysusers gpuwatch.conf" if base else ":",
-        "REMOVE": f"rm -f {ENABLED_SOCKET}" if base else ":",
+        "REMOVE": f"rm -f {ENABLED_SOCKETS}" if base else ":",
         "COMPILED": package.compiled,
         "UNIT": package.unit,
     }

@@ -12,8 +12,13 @@ from tools.release.source import Source
 
 LIBRARY = Path("usr/lib/gpuwatch")
 UNITS = Path("usr/lib/systemd/system")
-ENABLED_SOCKET = "/etc/systemd/system/sockets.target.wants/gpuwatch-before-stop.socket"
-_BEFORE_STOP = ("gpuwatch-before-stop.socket", "gpuwatch-before-stop@.service")
+_WANTS = "/etc/systemd/system/sockets.target.wants"
+# Of root, and off until somebody enables them.
+_ON_REQUEST = (
+    *("gpuwatch-before-stop.socket", "gpuwatch-before-stop@.service"),
+    *("gpuwatch-poweroff.socket", "gpuwatch-poweroff@.service"),
+)
+ENABLED_SOCKETS = " ".join(f"{_WANTS}/{name}" for name in _ON_REQUEST if name.endswith(".socket"))
 _DOCUMENTS = Path("usr/share/doc/gpuwatch")
 _LEFT_OUT = ("pictures", "adr")  # for readers of the repository
 
@@ -69,7 +74,7 @@ def stage(source: Source, tree: Tree, folder: Path) -> tuple[Package, Package]:
     _write(base.root / "etc/gpuwatch/gpuwatch.yaml", (packaging / "gpuwatch.yaml").read_text(encoding="utf-8"))
     sysusers = (source.folder / "systemd/gpuwatch.sysusers.conf").read_text(encoding="utf-8")
     _write(base.root / "usr/lib/sysusers.d/gpuwatch.conf", sysusers)
-    units = ((base, _BEFORE_STOP), (base, (f"{base.unit}.service",)), (controller, (f"{controller.unit}.service",)))
+    units = ((base, _ON_REQUEST), (base, (f"{base.unit}.service",)), (controller, (f"{controller.unit}.service",)))
     for package, names in units:
         for name in names:
             unit = (source.folder / "systemd" / name).read_text(encoding="utf-8")

@@ -1,6 +1,7 @@
 """The units as systemd itself judges them, without a running one, and what the agent must not be kept from seeing."""
 
 import re
+import shlex
 import subprocess
 from pathlib import Path
 
@@ -11,6 +12,7 @@ from tests.support.real.systemd_container import UNITS
 
 AGENT, CONTROLLER = UNITS / "gpuwatch-agent.service", UNITS / "gpuwatch-controller.service"
 BEFORE_STOP = ("gpuwatch-before-stop.socket", "gpuwatch-before-stop@.service")
+POWEROFF = ("gpuwatch-poweroff.socket", "gpuwatch-poweroff@.service")
 BOTH = pytest.mark.parametrize("unit", [AGENT, CONTROLLER], ids=lambda unit: unit.stem)
 
 # Each would hide people, programs or their files from the agent, and so make a machine look idle.
@@ -80,6 +82,39 @@ def test_systemd_understands_the_unit_of_commands_before_a_stop(tmp_path: Path) 
     assert said("verify", "--man=no", *(str(tmp_path / name) for name in BEFORE_STOP)) == ""
     assert (listening["SocketGroup"], listening["SocketMode"]) == ("gpuwatch-agent", "0660")
     assert service["KillMode"] == "control-group"
+
+
+@pytest.mark.component("systemd-analyze")
+def test_systemd_understands_the_unit_that_powers_off_and_only_the_agents_group_may_ask(tmp_path: Path) -> None:
+    """It is no more exposed than the controller, and nothing else than the word of a connection is read."""
+    for name in POWEROFF:
+        (tmp_path / name).write_text((UNITS / name).read_text(encoding="utf-8"), encoding="utf-8")
+    listening, service = (options(UNITS / name) for name in POWEROFF)
+
+    assert said("verify", "--man=no", *(str(tmp_path / name) for name in POWEROFF)) == ""
+    assert (listening["SocketUser"], listening["SocketGroup"], listening["SocketMode"]) == (
+        "root",
+        "gpuwatch-agent",
+        "0660",
+    )
+    assert (service["StandardInput"], service["NoNewPrivileges"]) == ("socket", "yes")
+
+
+@pytest.mark.parametrize(
+    ("word", "works", "answer"),
+    [(b"poweroff\n", True, b"accepted\n"), (b"poweroff\n", False, b""), (b"\n", True, b""), (b"x", True, b"")],
+)
+def test_the_unit_powers_off_at_its_word_alone(tmp_path: Path, word: bytes, works: bool, answer: bytes) -> None:
+    """As systemd would run it, with the test's own systemctl: who only connects, or says another word, does nothing."""
+    systemctl, ran = tmp_path / "systemctl", tmp_path / "ran"
+    systemctl.write_text(f'#!/bin/sh\necho "$@" > {ran}\nexit {int(not works)}\n', encoding="utf-8")
+    systemctl.chmod(0o755)
+    line = options(UNITS / POWEROFF[1])["ExecStart"].replace("$$", "$")
+    done = subprocess.run(
+        shlex.split(line), input=word, env={"PATH": f"{tmp_path}:/usr/bin:/bin"}, capture_output=True, check=False
+    )
+    assert done.stdout == answer
+    assert (ran.read_text(encoding="utf-8") if ran.exists() else "") == ("poweroff\n" if word == b"poweroff\n" else "")
 
 
 def test_nothing_hides_what_makes_a_machine_busy() -> None:
