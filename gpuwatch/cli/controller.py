@@ -22,6 +22,7 @@ from gpuwatch.controller.join.serve import Joins
 from gpuwatch.controller.observe import NodeReportSource
 from gpuwatch.controller.observe.before_stop_client import begin_before_stop
 from gpuwatch.controller.observe.pool_census import CensusTaker
+from gpuwatch.controller.observe.power_client import with_agents
 from gpuwatch.controller.observe.promql import PromqlSource
 from gpuwatch.controller.observe.scrape import ScrapeSource
 from gpuwatch.controller.readings import compared_weeks, savings_read
@@ -76,6 +77,7 @@ def cloud_of(settings: Settings, clock: Clock, timings: Timings | None = None) -
     """
 
     def around(cloud: Cloud, name: str) -> Cloud:
+        cloud = with_agents(cloud, settings.signals)
         return cloud if timings is None else time_calls(cloud, name, clock, timings.cloud_calls)
 
     return connect(settings.named_clouds, fleet=settings.fleet, clock=clock, around=around)

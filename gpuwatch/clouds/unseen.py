@@ -360,6 +360,12 @@ UNSEEN: tuple[Unseen, ...] = (
         "addresses takes a host out of the fleet after a minute, as if its owner had.",
         see="`gpuwatch status` while a host is unplugged, and while the DNS server is down.",
     ),
+    Unseen(
+        cloud="hosts",
+        what="BMCs of real makers",
+        taken="A BMC shows `UUID` and `PowerState`, and takes `GracefulShutdown` and `On`, as DMTF's standard says.",
+        see="`gpuwatch explain HOST` says what its BMC lacks.",
+    ),
     # A driver is its author's; what gpuwatch takes for granted is that it keeps the protocol.
     Unseen(
         cloud="driver",

@@ -1,17 +1,27 @@
-"""Hosts of one's own as a cloud: they are listed, and nothing can be done to them.
+"""Hosts of one's own as a cloud: they are listed, and those whose pool has power control are switched off and on.
 
-Nobody but its agent says whether a host runs. So each is listed as running. Without an answer of the agent the
-controller takes the state for unknown (`controller/observe/own_hosts.py`).
+Without power control nobody but its agent says whether a host runs. So such a host is listed as running. Without an
+answer of the agent the controller takes the state for unknown (`controller/observe/own_hosts.py`).
 """
 
 import threading
 from collections.abc import Mapping, Sequence
-from typing import NoReturn
+from concurrent.futures import ThreadPoolExecutor
+from dataclasses import dataclass
 
-from gpuwatch.clouds import FLEET_TAG, CloudError, Leftover, NotFoundError, ProtectedError, refuse_foreign_tags
+from gpuwatch.clouds import (
+    FLEET_TAG,
+    WRITABLE_TAGS,
+    CloudError,
+    Leftover,
+    NotFoundError,
+    ProtectedError,
+    refuse_foreign_tags,
+)
+from gpuwatch.clouds.hosts.power import NO_POWER, AskAgent, Powers
 from gpuwatch.clouds.hosts.settings import HostsSettings
 from gpuwatch.clouds.hosts.sources import DEFAULT_TYPE, Named, sources_of
-from gpuwatch.clouds.permit import Permit
+from gpuwatch.clouds.permit import Permit, check_in_force
 from gpuwatch.clouds.silence import Outlook, Past, Recall, as_last_seen
 from gpuwatch.clouds.tags import claims
 from gpuwatch.model.fleet import CapacityType, Node, NodeGroup, NodeState
@@ -19,9 +29,18 @@ from gpuwatch.model.sight import Silence
 from gpuwatch.model.stops import StopAnswer
 from gpuwatch.runtime.clock import Clock
 
-NO_POWER, NO_LAUNCH = "NoPowerControl", "NotOffered"  # our own codes
+NO_LAUNCH = "NotOffered"  # our own code
 PLACE = "on-premises"  # its region
 CANNOT_STOP = "gpuwatch has no power control over it"
+_AT_ONCE = 32  # hosts whose BMCs are asked at the same time
+
+
+@dataclass(frozen=True, slots=True)
+class _Host:
+    """A host as it is named now, and as it was seen before this process began."""
+
+    named: Named
+    before: Node | None
 
 
 class HostsCloud:
@@ -30,12 +49,23 @@ class HostsCloud:
     def __init__(
         self, *, fleet: str, clock: Clock, regions: tuple[str, ...], endpoint_url: str | None, named: HostsSettings
     ) -> None:
-        """Nothing is read yet."""
+        """Nothing is read yet.
+
+        Raises:
+            CloudError: the certificates of BMCs cannot be read.
+
+        """
         del regions, endpoint_url
         self._fleet, self._clock = fleet, clock
         self._sources = sources_of(named, clock)
         self._past: Recall = Past
         self._turn = threading.Lock()
+        self._powers = Powers(named, clock)
+        self._tags: dict[str, dict[str, str]] = {}  # written by gpuwatch: a host itself has no place for them
+
+    def by_agents(self, ask: AskAgent) -> None:
+        """Ask agents in this way about their hosts' power."""
+        self._powers.ask_agent = ask
 
     # Reading.
 
@@ -46,23 +76,36 @@ class HostsCloud:
             CloudError: no source can be read, and nothing is known of what they said before.
 
         """
-        with self._turn:
-            for source in self._sources:
-                source.read()
-            before = {node.id: node for node in self._past().nodes if node.owned}
-            found = {name: self._node(each, before.get(name)) for name, each in self._named_hosts().items()}
-            unread = [source for source in self._sources if source.hosts is None]
-            if unread:
-                why = "; ".join(f"{each.where} cannot be used: {each.trouble}" for each in unread)
-                recalled = [node for name, node in before.items() if name not in found]
-                if not found and not recalled:
-                    raise CloudError(why, code="Unreadable")
-                found |= {node.id: as_last_seen(node, why) for node in recalled}
+        hosts, recalled = self._hosts()
+        with ThreadPoolExecutor(max_workers=_AT_ONCE) as pool:
+            found = {node.id: node for node in pool.map(self._shown, hosts.values())}
+        found |= recalled
         return [found[name] for name in sorted(found)]
 
     def node(self, node_id: str) -> Node | None:
         """One host; None: no source names it, and each could be read."""
-        return next((each for each in self.nodes() if each.id == node_id), None)
+        hosts, recalled = self._hosts()
+        return self._shown(hosts[node_id]) if node_id in hosts else recalled.get(node_id)
+
+    def _hosts(self) -> tuple[dict[str, _Host], dict[str, Node]]:
+        """The hosts that sources name, and those that were of a source which never could be read."""
+        with self._turn:
+            for source in self._sources:
+                source.read()
+            before = {node.id: node for node in self._past().nodes if node.owned}
+            hosts = {name: _Host(each, before.get(name)) for name, each in self._named_hosts().items()}
+            unread = [source for source in self._sources if source.hosts is None]
+        if not unread:
+            return hosts, {}
+        why = "; ".join(f"{each.where} cannot be used: {each.trouble}" for each in unread)
+        recalled = {name: as_last_seen(node, why) for name, node in before.items() if name not in hosts}
+        if not hosts and not recalled:
+            raise CloudError(why, code="Unreadable")
+        return hosts, recalled
+
+    def _shown(self, host: _Host) -> Node:
+        node = self._node(host)
+        return self._powers.shown(node, host.named.bmc, host.before) if self._powers.control(node.pool) else node
 
     def find(self, key: str, arguments: Mapping[str, str] | None = None) -> Node | None:
         """Find nothing: no host is ever launched."""
@@ -97,22 +140,25 @@ class HostsCloud:
         read = frozenset(each.where for each in self._sources if each.hosts is not None)
         return Outlook(places=read, silent=tuple(silent))
 
-    # Acting: nothing can be done.
+    # Acting: with power control alone.
 
     def stop(self, node_id: str, key: str, *, permit: Permit) -> StopAnswer:
-        """Refuse the stop: nothing can switch the host off."""
-        del key, permit
-        self._refuse(node_id, "stop")
+        """Ask for a clean shutdown."""
+        del key
+        host, node = self._with_power(node_id, "stop")
+        return self._powers.stop(node, host.named.bmc, host.before, permit)
 
     def start(self, node_id: str, key: str) -> None:
-        """Refuse the start: nothing can switch the host on."""
+        """Order a host on that is off."""
         del key
-        self._refuse(node_id, "start")
+        host, node = self._with_power(node_id, "start")
+        self._powers.start(node, host.named.bmc, host.before)
 
     def terminate(self, node_id: str, key: str, *, permit: Permit, group: str | None = None) -> None:
         """Refuse the end: a host leaves when no source names it."""
         del key, permit, group
-        self._refuse(node_id, "terminate")
+        self._with_power(node_id, "terminate")
+        raise ProtectedError(f"gpuwatch cannot terminate {node_id}: it is a host of your own", code=NO_POWER)
 
     def launch(self, arguments: Mapping[str, str], key: str) -> str:
         """Refuse the launch: hosts are bought, not launched."""
@@ -135,15 +181,27 @@ class HostsCloud:
         self.group(group_id)
 
     def tag(self, node_id: str, tags: Mapping[str, str], key: str) -> None:
-        """Refuse it: what is said of a host is in its source."""
+        """Keep these tags, as part of the rounds in the ledger: hosts have no place for any."""
         del key
         refuse_foreign_tags(tags)
-        raise CloudError(f"{node_id} is a host of your own, and gpuwatch writes no tags on it", code=NO_LAUNCH)
+        host = self._with_power(node_id, "announce a stop of")[0]
+        check_in_force()
+        self._tags[node_id] = {**self._written(host), **tags}
 
-    def _refuse(self, node_id: str, verb: str) -> NoReturn:
-        if self.node(node_id) is None:
+    def _written(self, host: _Host) -> dict[str, str]:
+        """The tags that gpuwatch has written."""
+        if host.named.id not in self._tags and host.before is not None:
+            return {key: text for key, text in host.before.tags.items() if key in WRITABLE_TAGS}
+        return self._tags.get(host.named.id, {})
+
+    def _with_power(self, node_id: str, verb: str) -> tuple[_Host, Node]:
+        host = self._hosts()[0].get(node_id)
+        if host is None:
             raise NotFoundError(f"no host is named {node_id}", code="NoSuchHost")
-        raise ProtectedError(f"gpuwatch cannot {verb} {node_id}: {CANNOT_STOP}", code=NO_POWER)
+        node = self._node(host)
+        if not self._powers.control(node.pool):
+            raise ProtectedError(f"gpuwatch cannot {verb} {node_id}: {CANNOT_STOP}", code=NO_POWER)
+        return host, node
 
     def _named_hosts(self) -> dict[str, Named]:
         """Each host once; what an earlier source says of it holds."""
@@ -153,8 +211,9 @@ class HostsCloud:
                 found[name] = found[name].with_facts_of(each) if name in found else each
         return found
 
-    def _node(self, named: Named, before: Node | None) -> Node:
-        tags = {**named.tags, FLEET_TAG: self._fleet}
+    def _node(self, host: _Host) -> Node:
+        named, before = host.named, host.before
+        tags = {**named.tags, **self._written(host), FLEET_TAG: self._fleet}
         return Node(
             id=named.id,
             name=named.name,

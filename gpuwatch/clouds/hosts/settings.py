@@ -1,8 +1,9 @@
-"""The section `cloud.hosts`: machines of one's own, and where they are named."""
+"""The section `cloud.hosts`: machines of one's own, where they are named, and which pools have power control."""
 
+import re
 from collections.abc import Iterator, Mapping
 from dataclasses import dataclass, field
-from typing import Annotated, Any, ClassVar
+from typing import Annotated, Any, ClassVar, Literal
 
 from annotated_types import MinLen
 
@@ -12,6 +13,7 @@ from gpuwatch.runtime.joined import LONGEST_NODE_ID
 
 _Text = Annotated[str, MinLen(1)]
 _NOT_IN_ADDRESSES = frozenset("/@?#[] ")
+_BMC = re.compile(r"(?P<host>[A-Za-z0-9._-]+|\[[0-9A-Fa-f:.]+\])(?::(?P<port>\d{1,5}))?")
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -27,6 +29,30 @@ class HostSettings:
     owner: Annotated[_Text | None, Setting("Its owner, who has its cost in reports.")] = None
     type: Annotated[
         _Text | None, Setting("A name of your choice for hosts that cost the same, for prices.file. None: host.")
+    ] = None
+    bmc: Annotated[_Text | None, Setting("Its BMC: IP address or DNS name, with a port where it is not 443.")] = None
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class PowerSettings:
+    """How hosts of a pool are switched off and on (docs/clouds/hosts-power.md)."""
+
+    __pydantic_config__: ClassVar[dict[str, object]] = STRICT
+
+    off: Annotated[
+        Literal["agent", "redfish"],
+        Setting(
+            "How a host is switched off, by a clean shutdown. agent: by its own agent (agent.poweroff). redfish: "
+            "by its BMC."
+        ),
+    ]
+    on: Annotated[Literal["redfish"], Setting("How it is switched on. redfish: by its BMC.")]
+    user: Annotated[
+        _Text | None, Setting("The user of the BMCs; one that may only see and switch power is enough.")
+    ] = None
+    password_file: Annotated[_Text | None, Setting("File with the password of the BMCs.")] = None
+    ca: Annotated[
+        _Text | None, Setting("File of CA certificates, or of BMCs' own ones, for Redfish. None: those of the system.")
     ] = None
 
 
@@ -53,12 +79,15 @@ class HostsSettings(ProviderSettings):
         _Text | None,
         Setting("Hosts that have joined: the folder of controller.join, such as /var/lib/gpuwatch/join."),
     ] = None
+    power: Annotated[
+        dict[str, PowerSettings], Setting("The pools whose hosts may be switched off, by their names. Empty: none.")
+    ] = field(default_factory=dict)
 
     def _options(self) -> Mapping[str, Any]:
         return {"named": self}
 
     def contradictions(self) -> Iterator[Contradiction]:
-        """Hosts must be named somewhere, by names and addresses that can be asked."""
+        """Hosts must be named somewhere, by names and addresses that can be asked; a BMC has a user and a password."""
         here = ("cloud", "hosts")
         if not (self.machines or self.file or self.dns or self.joined):
             yield Contradiction(
@@ -67,21 +96,36 @@ class HostsSettings(ProviderSettings):
                 right="machines, file, dns or joined, such as `machines: {gpu-1: {address: 10.0.0.11}}`",
             )
         for name, each in self.machines.items():
-            if not is_host_name(name):
-                yield Contradiction(
-                    keys=((*here, "machines", name),), wrong=f"{name!r} is not a host's name", right="such as gpu-1"
-                )
-            if each.address is not None and not is_address(each.address):
-                yield Contradiction(
-                    keys=((*here, "machines", name, "address"),),
-                    wrong=f"{each.address!r} is not an address",
-                    right="an IP address or a DNS name without scheme and port; signals.port is the port of all agents",
-                )
+            yield from _of_host(name, each, (*here, "machines", name))
         for name in self.dns:
             if not is_address(name):
                 yield Contradiction(
                     keys=((*here, "dns"),), wrong=f"{name!r} is not a DNS name", right="such as gpu.lab.example"
                 )
+        for pool, power in self.power.items():
+            for key in ("user", "password_file"):
+                if getattr(power, key) is None:
+                    path = (*here, "power", pool, key)
+                    yield Contradiction(
+                        keys=(path,), wrong=f"{'.'.join(path)} is not set", right="BMCs take a user and a password"
+                    )
+
+
+def _of_host(name: str, each: HostSettings, path: tuple[str, ...]) -> Iterator[Contradiction]:
+    if not is_host_name(name):
+        yield Contradiction(keys=(path,), wrong=f"{name!r} is not a host's name", right="such as gpu-1")
+    if each.address is not None and not is_address(each.address):
+        yield Contradiction(
+            keys=((*path, "address"),),
+            wrong=f"{each.address!r} is not an address",
+            right="an IP address or a DNS name without scheme and port; signals.port is the port of all agents",
+        )
+    if each.bmc is not None and not is_bmc(each.bmc):
+        yield Contradiction(
+            keys=((*path, "bmc"),),
+            wrong=f"{each.bmc!r} is not the address of a BMC",
+            right="an IP address or a DNS name without a scheme, such as 10.0.1.11",
+        )
 
 
 def is_host_name(text: str) -> bool:
@@ -93,3 +137,17 @@ def is_address(text: str) -> bool:
     """Whether it is a name or an IP address, and no URL, and has no port."""
     one_colon = text.count(":") == 1
     return text.isprintable() and not one_colon and not _NOT_IN_ADDRESSES & set(text)
+
+
+def is_bmc(text: str) -> bool:
+    """Whether it is a name or an IP address, with or without a port; an IPv6 address stands in brackets."""
+    return bmc_of(text) is not None
+
+
+def bmc_of(text: str) -> tuple[str, int | None] | None:
+    """The host and the port of a BMC's address; None: it is none."""
+    found = _BMC.fullmatch(text)
+    if found is None:
+        return None
+    port = None if found["port"] is None else int(found["port"])
+    return None if port is not None and not 0 < port < 1 << 16 else (found["host"].strip("[]"), port)

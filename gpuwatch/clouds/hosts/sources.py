@@ -21,7 +21,7 @@ import msgspec
 import yaml
 
 from gpuwatch.clouds import OWNER_TAG, POOL_TAG, PROTECT_TAG
-from gpuwatch.clouds.hosts.settings import HostSettings, HostsSettings, is_address, is_host_name
+from gpuwatch.clouds.hosts.settings import HostSettings, HostsSettings, is_address, is_bmc, is_host_name
 from gpuwatch.runtime.bounded_text import text_of
 from gpuwatch.runtime.clock import Clock
 from gpuwatch.runtime.json_document import read_json
@@ -35,6 +35,7 @@ _DNS_SECONDS = 5.0  # for all names of a round; a slower answer counts in the ne
 _REGISTER = "register.json"
 _MOST_HOSTS = 20_000
 _TAGS = {"pool": POOL_TAG, "owner": OWNER_TAG, "protect": PROTECT_TAG}  # labels of a file that are tags of ours
+_NO_TAGS = frozenset({"node", "type", "bmc"})
 _FORM = 'a list such as [{"targets": ["gpu-1"], "labels": {"pool": "train"}}]'
 
 
@@ -45,6 +46,7 @@ class Named:
     id: str
     address: str | None = None
     type: str | None = None
+    bmc: str | None = None
     tags: Mapping[str, str] = field(default_factory=dict)
 
     @property
@@ -57,7 +59,11 @@ class Named:
     def with_facts_of(self, other: "Named") -> "Named":
         """The same host, with what another source knows besides."""
         return replace(
-            self, address=self.address or other.address, type=self.type or other.type, tags={**other.tags, **self.tags}
+            self,
+            address=self.address or other.address,
+            type=self.type or other.type,
+            bmc=self.bmc or other.bmc,
+            tags={**other.tags, **self.tags},
         )
 
 
@@ -120,6 +126,7 @@ def _of_settings(name: str, each: HostSettings) -> Named:
         id=name,
         address=each.address,
         type=each.type,
+        bmc=each.bmc,
         tags={key: text for key, text in tags.items() if text is not None},
     )
 
@@ -167,8 +174,9 @@ def read_targets(path: Path) -> Sequence[Named]:
                 f"entry {number} has no list `targets`, or its `labels` are no group; right is {_FORM}"
             )
         told = {str(key): str(value) for key, value in labels.items() if value is not None}
-        if "node" in told and len(targets) != 1:
-            raise ValueError(f"entry {number} has a label `node`, which names one host, and {len(targets)} targets")
+        single = next((each for each in ("node", "bmc") if each in told), None)
+        if single is not None and len(targets) != 1:
+            raise ValueError(f"entry {number} has a label `{single}`, which names one host, and {len(targets)} targets")
         found += [_of_target(each, told, number) for each in targets]
     if len(found) > _MOST_HOSTS:
         raise ValueError(f"it names {len(found)} hosts, and {_MOST_HOSTS} are the most")
@@ -180,11 +188,15 @@ def _of_target(target: Any, labels: Mapping[str, str], number: int) -> Named:  #
     name = labels.get("node", host)
     if not host or not is_address(host) or not is_host_name(name):
         raise ValueError(f"entry {number}: {target!r} is not a target; right is such as gpu-1 or 10.0.0.11:9460")
-    own = {key: value for key, value in labels.items() if key not in {"node", "type"}}
+    bmc = labels.get("bmc")
+    if bmc is not None and not is_bmc(bmc):
+        raise ValueError(f"entry {number}: {bmc!r} is not the address of a BMC; right is such as 10.0.1.11")
+    own = {key: value for key, value in labels.items() if key not in _NO_TAGS}
     return Named(
         id=name,
         address=host,
         type=labels.get("type"),
+        bmc=bmc,
         tags={_TAGS.get(key, key): value for key, value in own.items()},
     )
 

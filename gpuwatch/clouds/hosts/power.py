@@ -1,0 +1,218 @@
+"""Whether hosts with power control run, and how they are switched off and on.
+
+Rules, all of them:
+
+1. A BMC counts for a host only if the host's agent names the same system UUID, and no other host's does. The UUID is
+   kept while the host is off. Without that proof its state is unknown, and nothing is done.
+2. Off is what the BMC says, and what the agent does not contradict: an agent that answers is on a host that runs.
+3. Before a stop the agent answers once more, and its BMC shows the same machine. Then a clean shutdown is asked for,
+   never a forced one. An agent that powers off its own host is asked by name, over the controller's own connection.
+4. A host that is ordered on, and stays off, is stopped, with the reason why its start failed.
+"""
+
+from collections.abc import Callable
+from dataclasses import replace
+
+from gpuwatch.clouds.errors import BusyError, CloudError, CloudUnavailableError, NotSentError, ProtectedError
+from gpuwatch.clouds.hosts.bmc import Bmc, Shown
+from gpuwatch.clouds.hosts.redfish import Redfish, trusted
+from gpuwatch.clouds.hosts.settings import HostsSettings, PowerSettings, bmc_of
+from gpuwatch.clouds.permit import Permit, permit_in_force
+from gpuwatch.clouds.sightings import Sightings
+from gpuwatch.clouds.silence import as_last_seen
+from gpuwatch.model.duration import format_duration
+from gpuwatch.model.fleet import Node, NodeState
+from gpuwatch.model.power import PowerAnswer, PowerQuestion, is_of_one_host, same_host
+from gpuwatch.model.stops import StopAnswer
+from gpuwatch.runtime.clock import Clock
+from gpuwatch.runtime.secrets import read_secret
+
+UUID_TAG = "gpuwatch:system-uuid"  # never written anywhere: it is how the ledger's rounds remember it
+CANNOT_END = "no such host is ever terminated"
+NO_POWER = "NoPowerControl"  # our own codes
+_NOT_ITS_OWN, _IN_DOUBT = "NotItsBmc", "PowerInDoubt"
+_STARTS_SECONDS = 300.0  # for which a host that is ordered on may stay off
+_RESTS_SECONDS = 60.0  # after which a BMC that gave no answer is asked again
+_NEVER = "its agent has not said which system UUID it has"
+
+# Asks the agent of a host, within so many seconds; raises CloudError.
+AskAgent = Callable[[Node, PowerQuestion, float | None], PowerAnswer]
+
+
+def nobody(node: Node, question: PowerQuestion, seconds: float | None) -> PowerAnswer:
+    """Ask no agent: this program has no way to them."""
+    del node, question, seconds
+    raise NotSentError("no agent can be asked here", code="NoAgents")
+
+
+class Powers:
+    """The power of all hosts whose pool has it; several threads may ask, each about another host."""
+
+    def __init__(self, named: HostsSettings, clock: Clock) -> None:
+        """Nothing is asked yet; raises CloudError where the certificates cannot be read."""
+        self._rules, self._clock = named.power, clock
+        try:
+            self._contexts = {pool: trusted(each.ca) for pool, each in named.power.items()}
+        except (OSError, ValueError) as error:
+            raise CloudError(str(error), code="NoCertificates") from None
+        self._bmcs: dict[tuple[str, str], Bmc] = {}
+        self._uuids: dict[str, str] = {}  # by the hosts whose agents named them
+        self._last: dict[str, NodeState] = {}  # as each was shown without doubt
+        self._ordered: dict[str, float] = {}  # when each was ordered on, until it runs
+        self._silent: dict[str, tuple[float, CloudError]] = {}
+        self._sightings = Sightings(clock)
+        self.ask_agent: AskAgent = nobody
+
+    def control(self, pool: str) -> bool:
+        """Whether hosts of that pool have it."""
+        return pool in self._rules
+
+    def shown(self, node: Node, bmc: str | None, before: Node | None) -> Node:
+        """The host as it is now; `before` is how it was seen before this process began."""
+        return self._look(node, bmc, before, last_question=False)
+
+    def _look(self, node: Node, bmc: str | None, before: Node | None, *, last_question: bool) -> Node:
+        if before is not None and node.id not in self._last:
+            self._last[node.id] = (before.last_shown or before.state) if before.unseen else before.state
+            if (uuid := before.tags.get(UUID_TAG)) is not None:
+                self._uuids.setdefault(node.id, uuid)
+        found = self._judged(node, bmc, last_question=last_question)
+        if found.state is not NodeState.UNKNOWN:
+            self._last[node.id] = found.state
+        if found.state is NodeState.RUNNING:
+            self._ordered.pop(node.id, None)
+        if (uuid := self._uuids.get(node.id)) is not None:
+            found = replace(found, tags={**found.tags, UUID_TAG: uuid})
+        return self._sightings.with_sight(found)
+
+    def _judged(self, node: Node, bmc: str | None, *, last_question: bool) -> Node:
+        node, rules = replace(node, cannot_stop=None, cannot_terminate=CANNOT_END), self._rules[node.pool]
+        if bmc is None:
+            return replace(node, cannot_stop="no BMC is named for it (cloud.hosts.machines)")
+        agent: PowerAnswer | CloudError | None = None
+        if last_question or rules.off == "agent" or node.id not in self._uuids:
+            agent = self._ask(node)
+        try:
+            shown = self._show(node, bmc, patient=last_question)
+        except CloudError as error:
+            if last_question:
+                raise NotSentError(str(error), code=error.code) from None
+            down = self._last.get(node.id) is NodeState.STOPPED
+            return self._unseen(node, str(error)) if down else replace(node, cannot_stop=str(error))
+        if agent is None and (shown.state is not NodeState.RUNNING or self._not_its_own(node.id, bmc, shown)):
+            agent = self._ask(node)
+        doubt, answers = self._not_its_own(node.id, bmc, shown), isinstance(agent, PowerAnswer)
+        if shown.state is NodeState.RUNNING or answers:
+            if doubt is None and shown.state is not NodeState.RUNNING:
+                doubt = f"its BMC {bmc} shows it {shown.state.value}, and its agent answers"
+            if doubt is None and last_question and not answers:
+                raise NotSentError(f"its agent gives no answer: {agent}", code=_IN_DOUBT)
+            refused = agent.refused if isinstance(agent, PowerAnswer) and rules.off == "agent" else None
+            return replace(node, cannot_stop=doubt or shown.unable or refused)
+        if doubt is None and shown.state is NodeState.UNKNOWN:
+            doubt = f"its BMC {bmc} does not say whether it is on"
+        return self._unseen(node, doubt) if doubt is not None else self._down(node, shown)
+
+    def _ask(self, node: Node) -> PowerAnswer | CloudError:
+        """What the agent says of its host, or why it says nothing."""
+        try:
+            agent = self.ask_agent(node, PowerQuestion(node=node.id), None)
+        except CloudError as error:
+            return error
+        if is_of_one_host(agent.system_uuid):
+            self._uuids[node.id] = str(agent.system_uuid).strip().lower()
+        return agent
+
+    def _down(self, node: Node, shown: Shown) -> Node:
+        """A host that its own BMC shows off, on its way up or on its way down."""
+        ordered, failed = self._ordered.get(node.id), None
+        if ordered is not None and (ago := self._clock.uptime() - ordered) > _STARTS_SECONDS:
+            failed = f"it was ordered on {format_duration(ago)} ago, and is still off"
+        return replace(node, state=shown.state, failed_start=failed if shown.state is NodeState.STOPPED else None)
+
+    def _unseen(self, node: Node, why: str) -> Node:
+        return as_last_seen(replace(node, state=self._last.get(node.id, node.state)), why)
+
+    def _show(self, node: Node, bmc: str, *, patient: bool) -> Shown:
+        """What the BMC shows; one that gave no answer rests, but for a last question."""
+        until, error = self._silent.get(node.id, (0.0, None))
+        if error is not None and not patient and self._clock.uptime() < until:
+            raise error
+        try:
+            shown = self._bmc(node.pool, bmc).show(self._uuids.get(node.id))
+        except CloudError as found:
+            self._silent[node.id] = self._clock.uptime() + _RESTS_SECONDS, found
+            raise
+        self._silent.pop(node.id, None)
+        return shown
+
+    def _not_its_own(self, node_id: str, bmc: str, shown: Shown) -> str | None:
+        """Why it is not proved that the BMC is this host's; None: it is."""
+        uuid = self._uuids.get(node_id)
+        if uuid is None:
+            return f"nothing proves that the BMC {bmc} is its own: {_NEVER}"
+        if not same_host(shown.uuid, uuid):
+            its = f"the system UUID {shown.uuid}" if is_of_one_host(shown.uuid) else "no usable system UUID"
+            return f"the BMC {bmc} is not its own: it shows {its}, and the agent says {uuid}"
+        other = next((name for name, each in self._uuids.items() if each == uuid and name != node_id), None)
+        return None if other is None else f"{other} has the same system UUID, so no BMC is known to be its own"
+
+    def _bmc(self, pool: str, address: str) -> Bmc:
+        found = self._bmcs.get((pool, address))
+        if found is None:
+            found = self._bmcs[pool, address] = self._made(self._rules[pool], pool, address)
+        return found
+
+    def _made(self, rules: PowerSettings, pool: str, address: str) -> Bmc:
+        place, secret = bmc_of(address), rules.password_file
+        if place is None or secret is None:
+            raise CloudError(f"{address!r} is not the address of a BMC, or it has no password", code=NO_POWER)
+        return Redfish(
+            *place,
+            user=rules.user or "",
+            password=lambda: read_secret(secret).rstrip(b"\r\n"),
+            context=self._contexts[pool],
+            clock=self._clock,
+        )
+
+    # Acting.
+
+    def stop(self, node: Node, bmc: str | None, before: Node | None, permit: Permit) -> StopAnswer:
+        """Ask for a clean shutdown, where the host runs, its agent answers, and its BMC is its own."""
+        found = self._look(node, bmc, before, last_question=True)
+        if found.state in {NodeState.STOPPED, NodeState.STOPPING}:
+            return StopAnswer(ran=False)
+        if found.state is not NodeState.RUNNING or found.cannot_stop is not None or bmc is None:
+            raise ProtectedError(
+                f"{node.id} is not switched off: {found.cannot_stop or found.unseen}", code=_NOT_ITS_OWN
+            )
+        if self._rules[node.pool].off == "agent":
+            self._by_agent(node, permit)
+        else:
+            self._bmc(node.pool, bmc).switch_off(permit)
+        return StopAnswer(ran=True)
+
+    def _by_agent(self, node: Node, permit: Permit) -> None:
+        """Have the agent power its host off, before the permit runs out."""
+        permit.check()
+        left = permit.max_age_seconds - permit.age_seconds
+        refused = self.ask_agent(node, PowerQuestion(node=node.id, off=True), left).refused
+        if refused is not None:
+            raise CloudError(f"{node.id} is not powered off: {refused}", code="RefusedByAgent")
+
+    def start(self, node: Node, bmc: str | None, before: Node | None) -> None:
+        """Order it on, where its own BMC shows it off."""
+        found = self._look(node, bmc, before, last_question=False)
+        if found.state in {NodeState.PENDING, NodeState.RUNNING}:
+            return
+        if found.state is NodeState.STOPPING:
+            raise BusyError(f"{node.id} is still on its way down", code="Stopping")
+        if found.state is not NodeState.STOPPED or bmc is None:
+            raise NotSentError(f"{node.id} is not switched on: {found.unseen}", code=_IN_DOUBT)
+        try:
+            self._bmc(node.pool, bmc).switch_on(permit_in_force())
+        except CloudUnavailableError as error:
+            if not isinstance(error, NotSentError):
+                self._ordered[node.id] = self._clock.uptime()
+            raise
+        self._ordered[node.id] = self._clock.uptime()
