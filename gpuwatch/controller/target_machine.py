@@ -10,6 +10,7 @@ Rules of what became of a step, with those of `settle.py`:
 import logging
 from collections.abc import Callable, Mapping
 from datetime import datetime, timedelta
+from decimal import Decimal
 
 from gpuwatch.clouds import STOP_AT, NotFoundError
 from gpuwatch.clouds.permit import Permit
@@ -85,6 +86,8 @@ class MachineTarget(Target):
             return said
         price = observation.price(node)
         saves = None if price is None else avoidable_usd(price.usd_per_hour, price.source)
+        if node.owned:
+            saves = Decimal(0)  # its price is paid for as long as it is named, also while it is off
         if saves is not None and saves != self.owner_and_price(observation, step)[1]:
             said[SAVES] = str(saves)
         if can_be_asked(node):

@@ -191,13 +191,15 @@ def start_consent(case: Case) -> Finding:
     Tencent Cloud), so is one that no controller saw for more than ten minutes since.
 
     Start it yourself, or set `pools.<name>.start: any`, which permits every stopped node of the pool to be started. A
-    node that is stopped again after such a start is not started again within the hour.
+    node that is stopped again after such a start is not started again within the hour. A host of your own that somebody
+    else switched off is never started.
     """
     why = starts.not_to_start(case.observation, case.machine, case.pool_rules.start)
     if why is None:
         return allow("It may be started.")
     key = f"pools.{case.pool}.start"
-    remedy = f"Start it yourself, or set {key}: any." if case.pool_rules.start == "own" else "Start it yourself."
+    settable = case.pool_rules.start == "own" and not case.machine.owned
+    remedy = f"Start it yourself, or set {key}: any." if settable else "Start it yourself."
     return refuse(f"gpuwatch may not start it: {why}.", remedy)
 
 

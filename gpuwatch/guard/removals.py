@@ -76,14 +76,17 @@ def unsupported(case: Case) -> Finding:
 
 
 def no_power(case: Case) -> Finding:
-    """Refuses every removal of a host of your own, and its notice: gpuwatch has no power control over it.
+    """Refuses a removal of a host of your own that gpuwatch cannot switch off, and its notice.
 
-    With `cloud.provider: hosts` gpuwatch watches and counts. It cannot switch a host off, so it announces no stop. What
-    such a host costs without use is counted as waste all the same.
+    With `cloud.provider: hosts` gpuwatch watches and counts. It switches a host off only where its pool has power
+    control, and only while it is proved that the BMC is the host's own and could start it again. A host of your own is
+    never terminated. What it costs without use is counted as waste all the same.
 
-    Let others use the host, or ask its owner to switch it off.
+    Let others use the host, ask its owner to switch it off, or give its pool
+    [power control](clouds/hosts-power.md). Where it has that, mend what the sentence says.
     """
-    reason = case.machine.cannot_stop
+    terminates = final_verb(case) is Verb.TERMINATE
+    reason = case.machine.cannot_terminate if terminates else case.machine.cannot_stop
     if not case.machine.owned or reason is None:
         return allow("It is not a host without power control.")
     return refuse(f"It is a host of your own, and {reason}.", "Its owner can switch it off, or let others use it.")

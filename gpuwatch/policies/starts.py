@@ -79,7 +79,7 @@ def not_to_start(observation: Observation, node: Node, start: Startable) -> str 
         return None
     if _fell_back(observation, node):
         return None  # nobody has stopped it since gpuwatch was allowed to start it
-    if start == "own":
+    if start == "own" or node.owned:  # a host that somebody else switched off is its owner's
         return "gpuwatch did not stop it" if doubt is None else f"{NOT_PROVED}: {doubt}"
     recent = [done for done in observation.ledger.recent if (done.node_id, done.verb) == (node.id, Verb.START)]
     started = max((done.at for done in recent if done.status is Status.SETTLED), default=None)

@@ -23,7 +23,7 @@ OPEN: Mapping[str, tuple[str, ...]] = {
     "alibaba": ("empty 200", "RAM", "prices"),
     "driver": ("keeps the protocol",),
     "tencent": ("TKE", "notices", "RemoveInstances", "prices"),
-    "hosts": ("resolvers",),
+    "hosts": ("resolvers", "BMCs"),
 }
 # How a page said by hand what belongs into the table.
 BY_HAND = re.compile(r"\b(?:not proven|untried|never (?:been )?tried|(?:not been|was not) tried)\b", re.IGNORECASE)

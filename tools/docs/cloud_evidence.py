@@ -120,6 +120,7 @@ TABLE: tuple[Capability, ...] = (
         gcp=NOT_THERE,
         alibaba=NOT_THERE,
         tencent=NOT_THERE,
+        hosts=MODEL,
         driver=FAKE,
     ),
     Capability(
@@ -139,6 +140,7 @@ TABLE: tuple[Capability, ...] = (
         gcp=recorded("changes"),
         alibaba=MODEL,
         tencent=MODEL,
+        hosts=MODEL,
         driver=FAKE,
     ),
     Capability(
@@ -149,6 +151,7 @@ TABLE: tuple[Capability, ...] = (
         gcp=MODEL,
         alibaba=MODEL,
         tencent=recorded("changes"),
+        hosts=MODEL,
         driver=FAKE,
     ),
     Capability(
@@ -188,6 +191,7 @@ TABLE: tuple[Capability, ...] = (
         gcp=MODEL,
         alibaba=MODEL,
         tencent=recorded("changes"),
+        hosts=FAKE,
         driver=FAKE,
     ),
     Capability(
@@ -354,7 +358,8 @@ _KINDS = """\
   `tests/contracts/test_recorded_*.py`, where the folder with these answers is at hand. The words in brackets name what
   is played.
 - **model**: the test's cloud is held to the cloud's own model of its API (AWS botocore, Azure azure-mgmt, Google's
-  discovery documents, Alibaba Cloud's SDKs, Tencent Cloud's `api.json`), or to its page about that.
+  discovery documents, Alibaba Cloud's SDKs, Tencent Cloud's `api.json`, OpenStack's emulator of BMCs), or to its page
+  about that.
 - **fake**: our own fake alone.
 - **-**: the cloud has no such thing, or gpuwatch does not ask for it."""
 _PAGE = """\

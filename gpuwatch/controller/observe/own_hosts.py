@@ -3,7 +3,8 @@
 Rules, all of them:
 
 1. No cloud says whether such a host runs. Without an answer of its agent its state is unknown: off, rebooting and cut
-   off look alike. It stays in the fleet until its owner no longer names it.
+   off look alike. It stays in the fleet until its owner no longer names it. Only power control shows a host off
+   (`clouds/hosts/power.py`).
 2. An answer counts only for the host that it names (`scrape.py`): a host at the address of another one is unknown.
 3. Two hosts that show one GPU are one machine under two names. The first by id stands for it, and is protected; the
    other is unknown and not enrolled, so that it counts in no sum.
@@ -13,7 +14,7 @@ from collections.abc import Mapping, MutableMapping
 from dataclasses import replace
 
 from gpuwatch.clouds.silence import as_last_seen
-from gpuwatch.model.fleet import Fleet, Node
+from gpuwatch.model.fleet import Fleet, Node, NodeState
 
 
 def with_own_hosts(fleet: Fleet, gpus: MutableMapping[str, int]) -> Fleet:
@@ -27,7 +28,8 @@ def with_own_hosts(fleet: Fleet, gpus: MutableMapping[str, int]) -> Fleet:
 def _judge_host(node: Node, gpus: MutableMapping[str, int], twins: Mapping[str, str]) -> Node:
     if node.verdict is None:
         known = replace(node, gpu_count=gpus.get(node.id, node.gpu_count))
-        return known if node.unseen else as_last_seen(known, node.activity.doubt or "its agent was not asked")
+        shown = node.unseen or node.state is not NodeState.RUNNING
+        return known if shown else as_last_seen(known, node.activity.doubt or "its agent was not asked")
     gpus[node.id] = len(node.verdict.gpus)
     found = replace(node, gpu_count=gpus[node.id])
     other = twins.get(node.id)

@@ -57,6 +57,16 @@ SPOILED_NOTICES: list[tuple[str, str, Callable[[Case], Case], str]] = [
         lambda c: with_node(c, capacity_type=CapacityType.OWN, cannot_stop="gpuwatch has no power control over it"),
         "no power control over it",
     ),
+    (
+        "a host of one's own that is to be ended",
+        "no_power",
+        lambda c: replace(
+            with_node(c, capacity_type=CapacityType.OWN, cannot_terminate="no such host is ever terminated"),
+            step=a_step(verb=Verb.TERMINATE),
+            pool_rules=with_idle(action="terminate"),
+        ),
+        "ever terminated",
+    ),
     ("always vetoed", "often_vetoed", lambda c: with_ledger(c, recent=vetoes(3)), "3 times in a row"),
     ("another pool's notice", "no_notice", lambda c: promising(c, pool="training"), "training"),
     ("notice of a stop", "no_notice", lambda c: promising(with_group(c)), "promised a stop"),

@@ -43,3 +43,11 @@ def test_one_machine_under_two_names_counts_once_and_is_protected() -> None:
     assert (first.state, first.enrolled, "gpu-2" in (first.protected or "")) == (NodeState.RUNNING, True, True)
     assert (second.state, second.enrolled, "gpu-1" in (second.unseen or "")) == (NodeState.UNKNOWN, False, True)
     assert (other.state, other.protected) == (NodeState.RUNNING, None)
+
+
+def test_a_host_that_its_power_control_shows_off_is_stopped_and_keeps_its_gpus() -> None:
+    """Its agent cannot answer; one that is said to run is unknown without an answer, whatever a BMC says."""
+    memory = {"gpu-1": 2}
+    for state in (NodeState.STOPPED, NodeState.STOPPING, NodeState.PENDING):
+        (host,) = judged(replace(a_host("gpu-1"), state=state, signal=SILENT, gpu_count=None), gpus=memory)
+        assert (host.state, host.gpu_count, host.unseen) == (state, 2, None)
