@@ -19,11 +19,15 @@ from gpuwatch.model.sight import Silence
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Past:
-    """What was seen before this process began; `places` are those that had shown what they have, also if nothing."""
+    """What was seen before this process began; `places` are those that had shown what they have, also if nothing.
+
+    `accepted` are the machines of which a stop was accepted, and nobody has seen the end yet.
+    """
 
     nodes: tuple[Node, ...] = ()
     groups: tuple[NodeGroup, ...] = ()
     places: frozenset[str] = frozenset()
+    accepted: frozenset[str] = frozenset()
 
     def of_cloud(self, name: str) -> "Past":
         """The part of one of several clouds, by the names that this cloud itself gives."""
@@ -31,6 +35,7 @@ class Past:
             nodes=tuple(node for node in self.nodes if node.cloud == name),
             groups=tuple(group for group in self.groups if group.cloud == name),
             places=frozenset(place.removeprefix(f"{name}: ") for place in self.places if place.startswith(f"{name}: ")),
+            accepted=self.accepted,
         )
 
 

@@ -11,12 +11,13 @@ from gpuwatch.controller import target_cluster_node
 from gpuwatch.controller.answers import note_silence
 from gpuwatch.controller.circuits import Server
 from gpuwatch.controller.context import ControllerContext
+from gpuwatch.controller.observe.own_hosts import with_own_hosts
 from gpuwatch.controller.slurm import target as target_slurm_node
 from gpuwatch.controller.startup_pause import with_foreign
 from gpuwatch.model.activity import Preparing
 from gpuwatch.model.decision import Observation, Review, Step, Verb
 from gpuwatch.model.duration import format_duration
-from gpuwatch.model.fleet import Node, NodeGroup, NodeState, NodeVerdict
+from gpuwatch.model.fleet import Fleet, Node, NodeGroup, NodeState, NodeVerdict
 from gpuwatch.model.proposal import step_for
 from gpuwatch.model.readable import how_many
 from gpuwatch.policies.kubernetes.steps import PODS
@@ -57,6 +58,7 @@ def objection_to(
         if signal.verdict is not None and (late := lateness(signal.verdict, parts)) is not None:
             return late
     node = replace(node, signal=signal, cloud_notice=None if seen is None else seen.cloud_notice)
+    (node,) = with_own_hosts(Fleet(observed_at=parts.clock.now(), nodes=(node,)), parts.memory.own_gpus).nodes
     node = judge_node(node, observation.fleet.roster(node.pool), parts.rules.pool(node.pool).health)
     fresh = _with_machine(parts, observation, node, group)
     return _decided_anew(parts, fresh, node.pool, review.step, tried) or _not_ready(parts, node, review.step.verb)

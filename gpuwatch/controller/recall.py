@@ -10,6 +10,7 @@ from functools import cache
 from gpuwatch.clouds import Cloud
 from gpuwatch.clouds.silence import Past, Recalling
 from gpuwatch.ledger import Ledger, LedgerError
+from gpuwatch.model.decision import Status, Verb
 
 log = logging.getLogger(__name__)
 
@@ -28,8 +29,14 @@ def past_of(ledger: Ledger) -> Past:
     if newest is None:
         return Past()
     try:
-        fleet = ledger.observation(newest.id).fleet
+        fleet, opened = ledger.observation(newest.id).fleet, ledger.open_actions(newest.at).open_intents
     except LedgerError as error:
         log.warning("What was seen before this start is not known: %s", error)
         return Past()
-    return Past(nodes=fleet.nodes, groups=fleet.groups, places=frozenset(fleet.places))
+    accepted = [
+        each.intent.node_id
+        for each in opened
+        if each.intent.verb is Verb.STOP and each.last is not None and each.last.status is Status.ACCEPTED
+    ]
+    places = frozenset(fleet.places)
+    return Past(nodes=fleet.nodes, groups=fleet.groups, places=places, accepted=frozenset(accepted))

@@ -4,6 +4,7 @@ What is sent and what comes back is described where it is answered, in agent/pow
 """
 
 import asyncio
+import errno
 import threading
 
 import msgspec
@@ -22,10 +23,12 @@ _STATUS = {
     404: "it is too old to say (HTTP 404); upgrade it",
 }
 _NO_AGENT = "NoAgent"  # our own code
+# Nothing answers at its address. A connection that is refused is: by a host that runs.
+_NOBODY_THERE = frozenset({errno.EHOSTUNREACH, errno.EHOSTDOWN, errno.ETIMEDOUT})
 
 
 def with_agents(cloud: Cloud, settings: ObserveSettings) -> Cloud:
-    """The same cloud; one whose power agents must prove can ask them from now on."""
+    """The same cloud; hosts of one's own can ask their agents from now on."""
     by_agents = getattr(cloud, "by_agents", None)
     if by_agents is not None:
         by_agents(PowerAsker(settings))
@@ -45,8 +48,8 @@ class PowerAsker:
 
         Raises:
             NotSentError: it could not be asked.
-            CloudUnavailableError: it gave no usable answer: it may have done what it was asked.
-            CloudError: it is no agent of that host, or does not let us ask.
+            CloudUnavailableError: it gave no answer at all, or none that is usable: it may have done what it was asked.
+            CloudError: something answers there that is no agent of that host, or does not let us ask.
 
         """
         try:
@@ -58,7 +61,9 @@ class PowerAsker:
         except NotDoneError as error:
             if error.status:
                 raise CloudError(f"its agent: {_STATUS.get(error.status, error)}", code=f"HTTP{error.status}") from None
-            raise CloudUnavailableError(str(error), code=_NO_AGENT) from None
+            silent = error.__cause__ is None or getattr(error.__cause__, "errno", None) in _NOBODY_THERE
+            kind = CloudUnavailableError if silent or question.off else CloudError
+            raise kind(str(error), code=_NO_AGENT) from None
         except TimeoutError:
             raise CloudUnavailableError("its agent did not answer in time", code=_NO_AGENT) from None
         except (msgspec.MsgspecError, UnicodeDecodeError, RecursionError) as error:
