@@ -6,7 +6,7 @@ Rules, all of them:
    host. A host that is busy, or of which nobody knows, stays on, whatever the controller says.
 2. The agent has no right of its own to do it. It says one word to a socket of systemd, and root's unit runs
    `systemctl poweroff`, as an administrator would.
-3. The system UUID is what the firmware says (SMBIOS). Without one the host has none, and its BMC stays unproved.
+3. The system UUID is what the firmware says (SMBIOS). Without a UUID its BMC stays unproved.
 """
 
 import logging
@@ -64,7 +64,10 @@ def power_answers(
             refused = _switch_off(path)
             _LOG.warning("%s", refused or "This host is powered off, as its controller asked")
         return PowerAnswer(
-            node_id=name, system_uuid=_read(roots.sys / _UUID), boot_id=_read(roots.proc / _BOOT), refused=refused
+            node_id=name,
+            system_uuid=_fact_in(roots.sys / _UUID),
+            boot_id=_fact_in(roots.proc / _BOOT),
+            refused=refused,
         )
 
     return answer
@@ -90,7 +93,7 @@ def _switch_off(path: Path) -> str | None:
         return f"gpuwatch-poweroff.socket does not answer ({error.strerror or error})"
 
 
-def _read(path: Path) -> str | None:
+def _fact_in(path: Path) -> str | None:
     with suppress(OSError, UnseenError):
         return read_small(path).text.strip() or None
     return None

@@ -1,7 +1,7 @@
 """PURE: what an agent says of its host's power, and whether two descriptions are of one machine.
 
-A BMC whose address belongs to another host would switch off that other one, which may be busy. So a BMC counts only for
-the host whose agent names the same system UUID (SMBIOS), and a UUID that a maker gives to all its boards names no host.
+A BMC address at the wrong host would switch off another machine, which may be busy. So a BMC counts for a host only if
+the agent there names the same system UUID (SMBIOS). A UUID that a maker gives to all its boards names no host.
 """
 
 from dataclasses import dataclass
@@ -20,7 +20,7 @@ _FEWEST_BYTES = 3  # that differ: all zeros, or all ones, are no UUID
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class PowerQuestion:
-    """What the controller asks an agent: whose it is, and to switch the host `node` off, cleanly, where `off`."""
+    """What the controller asks an agent: which host it is on, and to switch the host `node` off, where `off`."""
 
     node: BoundedText
     off: bool = False

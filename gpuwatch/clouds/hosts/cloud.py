@@ -1,4 +1,4 @@
-"""Hosts of one's own as a cloud: they are listed, and those whose pool has power control are switched off and on.
+"""Hosts of one's own as a cloud: they are listed, and those of pools with power control are switched off and on.
 
 Without power control nobody but its agent says whether a host runs. So such a host is listed as running. Without an
 answer of the agent the controller takes the state for unknown (`controller/observe/own_hosts.py`).
@@ -7,7 +7,7 @@ answer of the agent the controller takes the state for unknown (`controller/obse
 import threading
 from collections.abc import Mapping, Sequence
 from concurrent.futures import ThreadPoolExecutor
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 
 from gpuwatch.clouds import (
     FLEET_TAG,
@@ -78,21 +78,24 @@ class HostsCloud:
         """
         hosts, recalled = self._hosts()
         with ThreadPoolExecutor(max_workers=_AT_ONCE) as pool:
-            found = {node.id: node for node in pool.map(self._shown, hosts.values())}
+            found = {node.id: node for node in pool.map(self._show_host, hosts.values())}
         found |= recalled
         return [found[name] for name in sorted(found)]
 
     def node(self, node_id: str) -> Node | None:
         """One host; None: no source names it, and each could be read."""
         hosts, recalled = self._hosts()
-        return self._shown(hosts[node_id]) if node_id in hosts else recalled.get(node_id)
+        return self._show_host(hosts[node_id]) if node_id in hosts else recalled.get(node_id)
 
     def _hosts(self) -> tuple[dict[str, _Host], dict[str, Node]]:
         """The hosts that sources name, and those that were of a source which never could be read."""
         with self._turn:
             for source in self._sources:
                 source.read()
-            before = {node.id: node for node in self._past().nodes if node.owned}
+            past = self._past()
+            before = {node.id: node for node in past.nodes if node.owned}
+            for name in past.accepted & before.keys():  # it may be down by now, and nobody else would know
+                before[name] = replace(before[name], state=NodeState.STOPPING, unseen=None)
             hosts = {name: _Host(each, before.get(name)) for name, each in self._named_hosts().items()}
             unread = [source for source in self._sources if source.hosts is None]
         if not unread:
@@ -103,9 +106,9 @@ class HostsCloud:
             raise CloudError(why, code="Unreadable")
         return hosts, recalled
 
-    def _shown(self, host: _Host) -> Node:
+    def _show_host(self, host: _Host) -> Node:
         node = self._node(host)
-        return self._powers.shown(node, host.named.bmc, host.before) if self._powers.control(node.pool) else node
+        return self._powers.show_host(node, host.named, host.before) if self._powers.has_control(node.pool) else node
 
     def find(self, key: str, arguments: Mapping[str, str] | None = None) -> Node | None:
         """Find nothing: no host is ever launched."""
@@ -146,13 +149,13 @@ class HostsCloud:
         """Ask for a clean shutdown."""
         del key
         host, node = self._with_power(node_id, "stop")
-        return self._powers.stop(node, host.named.bmc, host.before, permit)
+        return self._powers.stop(node, host.named, host.before, permit)
 
     def start(self, node_id: str, key: str) -> None:
         """Order a host on that is off."""
         del key
         host, node = self._with_power(node_id, "start")
-        self._powers.start(node, host.named.bmc, host.before)
+        self._powers.start(node, host.named, host.before)
 
     def terminate(self, node_id: str, key: str, *, permit: Permit, group: str | None = None) -> None:
         """Refuse the end: a host leaves when no source names it."""
@@ -186,9 +189,9 @@ class HostsCloud:
         refuse_foreign_tags(tags)
         host = self._with_power(node_id, "announce a stop of")[0]
         check_in_force()
-        self._tags[node_id] = {**self._written(host), **tags}
+        self._tags[node_id] = {**self._written_tags(host), **tags}
 
-    def _written(self, host: _Host) -> dict[str, str]:
+    def _written_tags(self, host: _Host) -> dict[str, str]:
         """The tags that gpuwatch has written."""
         if host.named.id not in self._tags and host.before is not None:
             return {key: text for key, text in host.before.tags.items() if key in WRITABLE_TAGS}
@@ -199,7 +202,7 @@ class HostsCloud:
         if host is None:
             raise NotFoundError(f"no host is named {node_id}", code="NoSuchHost")
         node = self._node(host)
-        if not self._powers.control(node.pool):
+        if not self._powers.has_control(node.pool):
             raise ProtectedError(f"gpuwatch cannot {verb} {node_id}: {CANNOT_STOP}", code=NO_POWER)
         return host, node
 
@@ -213,7 +216,7 @@ class HostsCloud:
 
     def _node(self, host: _Host) -> Node:
         named, before = host.named, host.before
-        tags = {**named.tags, **self._written(host), FLEET_TAG: self._fleet}
+        tags = {**named.tags, **self._written_tags(host), FLEET_TAG: self._fleet}
         return Node(
             id=named.id,
             name=named.name,

@@ -8,15 +8,20 @@ Rules, all of them:
 3. Before a stop the agent answers once more, and its BMC shows the same machine. Then a clean shutdown is asked for,
    never a forced one. An agent that powers off its own host is asked by name, over the controller's own connection.
 4. A host that is ordered on, and stays off, is stopped, with the reason why its start failed.
+5. Without a BMC (Wake-on-LAN) stopped is what we stopped, by its agent's own yes, and what nothing answers for since.
+   All other silence stays unknown.
 """
 
+import socket
 from collections.abc import Callable
 from dataclasses import replace
 
 from gpuwatch.clouds.errors import BusyError, CloudError, CloudUnavailableError, NotSentError, ProtectedError
 from gpuwatch.clouds.hosts.bmc import Bmc, Shown
-from gpuwatch.clouds.hosts.redfish import Redfish, trusted
+from gpuwatch.clouds.hosts.ipmi import Ipmi
+from gpuwatch.clouds.hosts.redfish import Redfish, trusted_context
 from gpuwatch.clouds.hosts.settings import HostsSettings, PowerSettings, bmc_of
+from gpuwatch.clouds.hosts.sources import Named
 from gpuwatch.clouds.permit import Permit, permit_in_force
 from gpuwatch.clouds.sightings import Sightings
 from gpuwatch.clouds.silence import as_last_seen
@@ -27,16 +32,34 @@ from gpuwatch.model.stops import StopAnswer
 from gpuwatch.runtime.clock import Clock
 from gpuwatch.runtime.secrets import read_secret
 
-UUID_TAG = "gpuwatch:system-uuid"  # never written anywhere: it is how the ledger's rounds remember it
+UUID_TAG = "system-uuid"  # never written anywhere: it is how the ledger's rounds remember it
 CANNOT_END = "no such host is ever terminated"
 NO_POWER = "NoPowerControl"  # our own codes
 _NOT_ITS_OWN, _IN_DOUBT = "NotItsBmc", "PowerInDoubt"
 _STARTS_SECONDS = 300.0  # for which a host that is ordered on may stay off
+_QUIET_SECONDS = 60.0  # for which nothing answers for a host that went down, before it counts as off
 _RESTS_SECONDS = 60.0  # after which a BMC that gave no answer is asked again
 _NEVER = "its agent has not said which system UUID it has"
 
 # Asks the agent of a host, within so many seconds; raises CloudError.
 AskAgent = Callable[[Node, PowerQuestion, float | None], PowerAnswer]
+
+
+def magic_packet(mac: str) -> bytes:
+    """What wakes a card: six bytes of ones, and its address sixteen times."""
+    return b"\xff" * 6 + bytes.fromhex(mac.replace(":", "").replace("-", "")) * 16
+
+
+def send_packet(mac: str, host: str, port: int | None, permit: Permit | None) -> None:
+    """Send it once, by UDP; nothing answers it. Raises NotSentError."""
+    try:
+        with socket.socket(socket.AF_INET, socket.SOCK_DGRAM) as line:
+            line.setsockopt(socket.SOL_SOCKET, socket.SO_BROADCAST, 1)
+            if permit is not None:
+                permit.check()
+            line.sendto(magic_packet(mac), (host, port or 9))
+    except OSError as error:
+        raise NotSentError(f"no packet can be sent to {host}: {error.strerror}", code="NoPacket") from None
 
 
 def nobody(node: Node, question: PowerQuestion, seconds: float | None) -> PowerAnswer:
@@ -46,37 +69,40 @@ def nobody(node: Node, question: PowerQuestion, seconds: float | None) -> PowerA
 
 
 class Powers:
-    """The power of all hosts whose pool has it; several threads may ask, each about another host."""
+    """The power of all hosts of the pools that have it; several threads may ask, each about another host."""
 
     def __init__(self, named: HostsSettings, clock: Clock) -> None:
         """Nothing is asked yet; raises CloudError where the certificates cannot be read."""
         self._rules, self._clock = named.power, clock
         try:
-            self._contexts = {pool: trusted(each.ca) for pool, each in named.power.items()}
+            self._contexts = {pool: trusted_context(each.ca) for pool, each in named.power.items()}
         except (OSError, ValueError) as error:
             raise CloudError(str(error), code="NoCertificates") from None
         self._bmcs: dict[tuple[str, str], Bmc] = {}
         self._uuids: dict[str, str] = {}  # by the hosts whose agents named them
         self._last: dict[str, NodeState] = {}  # as each was shown without doubt
+        self._going: dict[str, tuple[str | None, float]] = {}  # the boot that ends, and since when, by its agent's yes
         self._ordered: dict[str, float] = {}  # when each was ordered on, until it runs
         self._silent: dict[str, tuple[float, CloudError]] = {}
         self._sightings = Sightings(clock)
         self.ask_agent: AskAgent = nobody
 
-    def control(self, pool: str) -> bool:
+    def has_control(self, pool: str) -> bool:
         """Whether hosts of that pool have it."""
         return pool in self._rules
 
-    def shown(self, node: Node, bmc: str | None, before: Node | None) -> Node:
+    def show_host(self, node: Node, named: Named, before: Node | None) -> Node:
         """The host as it is now; `before` is how it was seen before this process began."""
-        return self._look(node, bmc, before, last_question=False)
+        return self._look_at_host(node, named, before, last_question=False)
 
-    def _look(self, node: Node, bmc: str | None, before: Node | None, *, last_question: bool) -> Node:
+    def _look_at_host(self, node: Node, named: Named, before: Node | None, *, last_question: bool) -> Node:
         if before is not None and node.id not in self._last:
             self._last[node.id] = (before.last_shown or before.state) if before.unseen else before.state
             if (uuid := before.tags.get(UUID_TAG)) is not None:
                 self._uuids.setdefault(node.id, uuid)
-        found = self._judged(node, bmc, last_question=last_question)
+        node = replace(node, cannot_stop=None, cannot_terminate=CANNOT_END)
+        judge = self._judge_by_bmc if self._rules[node.pool].start_by != "wake" else self._judge_by_agent
+        found = judge(node, named, last_question=last_question)
         if found.state is not NodeState.UNKNOWN:
             self._last[node.id] = found.state
         if found.state is NodeState.RUNNING:
@@ -85,35 +111,35 @@ class Powers:
             found = replace(found, tags={**found.tags, UUID_TAG: uuid})
         return self._sightings.with_sight(found)
 
-    def _judged(self, node: Node, bmc: str | None, *, last_question: bool) -> Node:
-        node, rules = replace(node, cannot_stop=None, cannot_terminate=CANNOT_END), self._rules[node.pool]
+    def _judge_by_bmc(self, node: Node, named: Named, *, last_question: bool) -> Node:
+        rules, bmc = self._rules[node.pool], named.bmc
         if bmc is None:
             return replace(node, cannot_stop="no BMC is named for it (cloud.hosts.machines)")
         agent: PowerAnswer | CloudError | None = None
-        if last_question or rules.off == "agent" or node.id not in self._uuids:
-            agent = self._ask(node)
+        if last_question or rules.stop_by == "agent" or node.id not in self._uuids:
+            agent = self._ask_own_agent(node)
         try:
-            shown = self._show(node, bmc, patient=last_question)
+            shown = self._show_machine(node, bmc, patient=last_question)
         except CloudError as error:
             if last_question:
                 raise NotSentError(str(error), code=error.code) from None
             down = self._last.get(node.id) is NodeState.STOPPED
             return self._unseen(node, str(error)) if down else replace(node, cannot_stop=str(error))
         if agent is None and (shown.state is not NodeState.RUNNING or self._not_its_own(node.id, bmc, shown)):
-            agent = self._ask(node)
+            agent = self._ask_own_agent(node)
         doubt, answers = self._not_its_own(node.id, bmc, shown), isinstance(agent, PowerAnswer)
         if shown.state is NodeState.RUNNING or answers:
             if doubt is None and shown.state is not NodeState.RUNNING:
                 doubt = f"its BMC {bmc} shows it {shown.state.value}, and its agent answers"
             if doubt is None and last_question and not answers:
                 raise NotSentError(f"its agent gives no answer: {agent}", code=_IN_DOUBT)
-            refused = agent.refused if isinstance(agent, PowerAnswer) and rules.off == "agent" else None
+            refused = agent.refused if isinstance(agent, PowerAnswer) and rules.stop_by == "agent" else None
             return replace(node, cannot_stop=doubt or shown.unable or refused)
         if doubt is None and shown.state is NodeState.UNKNOWN:
             doubt = f"its BMC {bmc} does not say whether it is on"
-        return self._unseen(node, doubt) if doubt is not None else self._down(node, shown)
+        return self._unseen(node, doubt) if doubt is not None else self._down(node, shown.state)
 
-    def _ask(self, node: Node) -> PowerAnswer | CloudError:
+    def _ask_own_agent(self, node: Node) -> PowerAnswer | CloudError:
         """What the agent says of its host, or why it says nothing."""
         try:
             agent = self.ask_agent(node, PowerQuestion(node=node.id), None)
@@ -123,17 +149,35 @@ class Powers:
             self._uuids[node.id] = str(agent.system_uuid).strip().lower()
         return agent
 
-    def _down(self, node: Node, shown: Shown) -> Node:
-        """A host that its own BMC shows off, on its way up or on its way down."""
+    def _judge_by_agent(self, node: Node, named: Named, *, last_question: bool) -> Node:
+        if named.mac is None:
+            return replace(node, cannot_stop="no MAC address is named for it (cloud.hosts.machines)")
+        agent, (boot, since) = self._ask_own_agent(node), self._going.get(node.id, (None, -_STARTS_SECONDS))
+        ago = self._clock.uptime() - since
+        if isinstance(agent, PowerAnswer):
+            if agent.boot_id == boot and ago < _STARTS_SECONDS:
+                return replace(node, state=NodeState.STOPPING)
+            self._going.pop(node.id, None)
+            return replace(node, cannot_stop=agent.refused)
+        if last_question:
+            raise NotSentError(f"its agent gives no answer: {agent}", code=_IN_DOUBT)
+        if self._last.get(node.id) not in {NodeState.STOPPING, NodeState.STOPPED}:
+            return node  # without an answer of its agent the controller takes it for unknown
+        if type(agent) is not CloudUnavailableError:
+            return self._unseen(node, str(agent))
+        return self._down(node, NodeState.STOPPING if ago < _QUIET_SECONDS else NodeState.STOPPED)
+
+    def _down(self, node: Node, state: NodeState) -> Node:
+        """A host that is off, on its way up or on its way down."""
         ordered, failed = self._ordered.get(node.id), None
         if ordered is not None and (ago := self._clock.uptime() - ordered) > _STARTS_SECONDS:
             failed = f"it was ordered on {format_duration(ago)} ago, and is still off"
-        return replace(node, state=shown.state, failed_start=failed if shown.state is NodeState.STOPPED else None)
+        return replace(node, state=state, failed_start=failed if state is NodeState.STOPPED else None)
 
     def _unseen(self, node: Node, why: str) -> Node:
         return as_last_seen(replace(node, state=self._last.get(node.id, node.state)), why)
 
-    def _show(self, node: Node, bmc: str, *, patient: bool) -> Shown:
+    def _show_machine(self, node: Node, bmc: str, *, patient: bool) -> Shown:
         """What the BMC shows; one that gave no answer rests, but for a last question."""
         until, error = self._silent.get(node.id, (0.0, None))
         if error is not None and not patient and self._clock.uptime() < until:
@@ -160,57 +204,63 @@ class Powers:
     def _bmc(self, pool: str, address: str) -> Bmc:
         found = self._bmcs.get((pool, address))
         if found is None:
-            found = self._bmcs[pool, address] = self._made(self._rules[pool], pool, address)
+            found = self._bmcs[pool, address] = self._make_bmc(self._rules[pool], pool, address)
         return found
 
-    def _made(self, rules: PowerSettings, pool: str, address: str) -> Bmc:
-        place, secret = bmc_of(address), rules.password_file
+    def _make_bmc(self, rules: PowerSettings, pool: str, address: str) -> Bmc:
+        place, secret, user = bmc_of(address), rules.password_file, rules.user or ""
         if place is None or secret is None:
             raise CloudError(f"{address!r} is not the address of a BMC, or it has no password", code=NO_POWER)
-        return Redfish(
-            *place,
-            user=rules.user or "",
-            password=lambda: read_secret(secret).rstrip(b"\r\n"),
-            context=self._contexts[pool],
-            clock=self._clock,
-        )
+
+        def password() -> bytes:
+            return read_secret(secret).rstrip(b"\r\n")
+
+        if rules.start_by == "ipmi":
+            return Ipmi(*place, user=user, password=password)
+        return Redfish(*place, user=user, password=password, context=self._contexts[pool], clock=self._clock)
 
     # Acting.
 
-    def stop(self, node: Node, bmc: str | None, before: Node | None, permit: Permit) -> StopAnswer:
+    def stop(self, node: Node, named: Named, before: Node | None, permit: Permit) -> StopAnswer:
         """Ask for a clean shutdown, where the host runs, its agent answers, and its BMC is its own."""
-        found = self._look(node, bmc, before, last_question=True)
+        found = self._look_at_host(node, named, before, last_question=True)
         if found.state in {NodeState.STOPPED, NodeState.STOPPING}:
             return StopAnswer(ran=False)
-        if found.state is not NodeState.RUNNING or found.cannot_stop is not None or bmc is None:
-            raise ProtectedError(
-                f"{node.id} is not switched off: {found.cannot_stop or found.unseen}", code=_NOT_ITS_OWN
-            )
-        if self._rules[node.pool].off == "agent":
+        if found.state is not NodeState.RUNNING or found.cannot_stop is not None:
+            why = found.cannot_stop or found.unseen
+            raise ProtectedError(f"{node.id} is not switched off: {why}", code=_NOT_ITS_OWN)
+        if self._rules[node.pool].stop_by == "agent":
             self._by_agent(node, permit)
         else:
-            self._bmc(node.pool, bmc).switch_off(permit)
+            self._bmc(node.pool, named.bmc or "").switch_off(permit)
         return StopAnswer(ran=True)
 
     def _by_agent(self, node: Node, permit: Permit) -> None:
         """Have the agent power its host off, before the permit runs out."""
         permit.check()
         left = permit.max_age_seconds - permit.age_seconds
-        refused = self.ask_agent(node, PowerQuestion(node=node.id, off=True), left).refused
-        if refused is not None:
-            raise CloudError(f"{node.id} is not powered off: {refused}", code="RefusedByAgent")
+        agent = self.ask_agent(node, PowerQuestion(node=node.id, off=True), left)
+        if agent.refused is not None:
+            raise CloudError(f"{node.id} is not powered off: {agent.refused}", code="RefusedByAgent")
+        self._going[node.id] = agent.boot_id, self._clock.uptime()
+        self._last[node.id] = NodeState.STOPPING
 
-    def start(self, node: Node, bmc: str | None, before: Node | None) -> None:
-        """Order it on, where its own BMC shows it off."""
-        found = self._look(node, bmc, before, last_question=False)
+    def start(self, node: Node, named: Named, before: Node | None) -> None:
+        """Order it on, where it is known to be off."""
+        found = self._look_at_host(node, named, before, last_question=False)
         if found.state in {NodeState.PENDING, NodeState.RUNNING}:
             return
         if found.state is NodeState.STOPPING:
             raise BusyError(f"{node.id} is still on its way down", code="Stopping")
-        if found.state is not NodeState.STOPPED or bmc is None:
+        if found.state is not NodeState.STOPPED:
             raise NotSentError(f"{node.id} is not switched on: {found.unseen}", code=_IN_DOUBT)
+        rules, permit = self._rules[node.pool], permit_in_force()
         try:
-            self._bmc(node.pool, bmc).switch_on(permit_in_force())
+            if rules.start_by == "wake":
+                host, port = bmc_of(rules.broadcast) or (rules.broadcast, None)
+                send_packet(named.mac or "", host, port, permit)
+            else:
+                self._bmc(node.pool, named.bmc or "").switch_on(permit)
         except CloudUnavailableError as error:
             if not isinstance(error, NotSentError):
                 self._ordered[node.id] = self._clock.uptime()

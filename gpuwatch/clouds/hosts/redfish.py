@@ -2,7 +2,7 @@
 
 Rules, all of them:
 
-1. The password goes out over TLS alone, to a server whose certificate is believed. No redirect is followed.
+1. The password goes out over TLS alone, to a server with a certificate that is believed. No redirect is followed.
 2. What is off or on is only what the BMC says in so many words; all else is unknown.
 3. A change is sent once. An answer below 300 is a yes, one from 500 on and none at all a doubt, the rest a no.
 4. Only `GracefulShutdown` and `On` are ever sent. A system that lists what it allows must list both.
@@ -84,8 +84,8 @@ class _Connection(WatchedConnection, HTTPSConnection):
     """An HTTPS connection that checks the permit last."""
 
 
-def trusted(ca: str | None) -> ReloadingFile[ssl.SSLContext]:
-    """Whose certificates are believed; the file is read again when it changes."""
+def trusted_context(ca: str | None) -> ReloadingFile[ssl.SSLContext]:
+    """How certificates of BMCs are checked; the file is read again when it changes."""
     files = TlsFiles(section="cloud.hosts.power", ca=None if ca is None else Path(ca), ca_key="ca")
     return ReloadingFile(files.paths, lambda: client_context(files))
 
@@ -111,7 +111,7 @@ class Redfish:
 
     def show(self, uuid: str | None) -> Shown:
         """The system behind this BMC, of several the one with that UUID; the list of them is read once."""
-        with self._connected() as line:
+        with self._open_connection() as line:
             found = None if not self._path else self._read(line, self._path, _System, gone=None)
             if found is None or not same_host(found.uuid, uuid):
                 found = self._find(line, uuid)
@@ -132,22 +132,22 @@ class Redfish:
         return found
 
     def switch_off(self, permit: Permit) -> None:
-        """Ask for `GracefulShutdown`."""
+        """Ask for a clean shutdown, `GracefulShutdown`."""
         self._reset(OFF, permit)
 
     def switch_on(self, permit: Permit | None) -> None:
-        """Ask for `On`."""
+        """Ask for power, `On`."""
         self._reset(ON, permit)
 
     def _reset(self, kind: str, permit: Permit | None) -> None:
         asked = f"{self._name}, {kind}"
-        with sending(asked, permit), self._connected() as line:
+        with sending(asked, permit), self._open_connection() as line:
             status, body = self._send(line, "POST", self._target, json.dumps({"ResetType": kind}).encode())
         if status >= _OK:
             raise _error(asked, status, body)
 
     def _read(self, line: "_Connection", path: str, kind: type[Any], **missing: None) -> Any:  # noqa: ANN401  what was asked for
-        """A resource; `gone`, if given, is the answer where there is none any more."""
+        """A resource; `gone`, if given, is the answer where there is no such resource any more."""
         status, body = self._send(line, "GET", path)
         if missing and status == _GONE:
             return missing["gone"]
@@ -159,7 +159,7 @@ class Redfish:
             raise CloudUnavailableError(f"{self._name}: its answer is not valid ({error})", code="Nonsense") from None
 
     @contextmanager
-    def _connected(self) -> Iterator["_Connection"]:
+    def _open_connection(self) -> Iterator["_Connection"]:
         """A connection for some requests, which is opened by the first one."""
         try:
             line = _Connection(self._host, self._port, timeout=_SECONDS, context=self._context.value)

@@ -15,6 +15,8 @@ _Text = Annotated[str, MinLen(1)]
 _NOT_IN_ADDRESSES = frozenset("/@?#[] ")
 _BMC = re.compile(r"(?P<host>[A-Za-z0-9._-]+|\[[0-9A-Fa-f:.]+\])(?::(?P<port>\d{1,5}))?")
 
+_MAC = re.compile(r"[0-9A-Fa-f]{2}(?:[:-][0-9A-Fa-f]{2}){5}")
+
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class HostSettings:
@@ -30,7 +32,11 @@ class HostSettings:
     type: Annotated[
         _Text | None, Setting("A name of your choice for hosts that cost the same, for prices.file. None: host.")
     ] = None
-    bmc: Annotated[_Text | None, Setting("Its BMC: IP address or DNS name, with a port where it is not 443.")] = None
+    bmc: Annotated[
+        _Text | None,
+        Setting("Its BMC: IP address or DNS name, with a port if not 443 (Redfish) or 623 (IPMI)."),
+    ] = None
+    mac: Annotated[_Text | None, Setting("The MAC address of the card that wakes it, for Wake-on-LAN.")] = None
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -39,14 +45,17 @@ class PowerSettings:
 
     __pydantic_config__: ClassVar[dict[str, object]] = STRICT
 
-    off: Annotated[
-        Literal["agent", "redfish"],
+    stop_by: Annotated[
+        Literal["agent", "redfish", "ipmi"],
         Setting(
-            "How a host is switched off, by a clean shutdown. agent: by its own agent (agent.poweroff). redfish: "
+            "How a host is switched off, by a clean shutdown. agent: by its own agent (agent.poweroff). redfish, ipmi: "
             "by its BMC."
         ),
-    ]
-    on: Annotated[Literal["redfish"], Setting("How it is switched on. redfish: by its BMC.")]
+    ] = "redfish"
+    start_by: Annotated[
+        Literal["redfish", "ipmi", "wake"],
+        Setting("How it is switched on. redfish, ipmi: by its BMC, which says whether it is on. wake: Wake-on-LAN."),
+    ] = "redfish"
     user: Annotated[
         _Text | None, Setting("The user of the BMCs; one that may only see and switch power is enough.")
     ] = None
@@ -54,6 +63,10 @@ class PowerSettings:
     ca: Annotated[
         _Text | None, Setting("File of CA certificates, or of BMCs' own ones, for Redfish. None: those of the system.")
     ] = None
+    broadcast: Annotated[
+        _Text,
+        Setting("Where Wake-on-LAN goes: the broadcast address of the hosts' network, with a port if not 9."),
+    ] = "255.255.255.255"
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -80,7 +93,7 @@ class HostsSettings(ProviderSettings):
         Setting("Hosts that have joined: the folder of controller.join, such as /var/lib/gpuwatch/join."),
     ] = None
     power: Annotated[
-        dict[str, PowerSettings], Setting("The pools whose hosts may be switched off, by their names. Empty: none.")
+        dict[str, PowerSettings], Setting("The pools of which hosts may be switched off, by their names. Empty: none.")
     ] = field(default_factory=dict)
 
     def _options(self) -> Mapping[str, Any]:
@@ -103,12 +116,28 @@ class HostsSettings(ProviderSettings):
                     keys=((*here, "dns"),), wrong=f"{name!r} is not a DNS name", right="such as gpu.lab.example"
                 )
         for pool, power in self.power.items():
-            for key in ("user", "password_file"):
-                if getattr(power, key) is None:
-                    path = (*here, "power", pool, key)
-                    yield Contradiction(
-                        keys=(path,), wrong=f"{'.'.join(path)} is not set", right="BMCs take a user and a password"
-                    )
+            yield from _of_pool(power, (*here, "power", pool))
+
+
+def _of_pool(power: PowerSettings, path: tuple[str, ...]) -> Iterator[Contradiction]:
+    name = ".".join(path)
+    if power.stop_by not in {"agent", power.start_by}:
+        yield Contradiction(
+            keys=((*path, "stop_by"), (*path, "start_by")),
+            wrong=f"{name}.stop_by is {power.stop_by}, and {name}.start_by is {power.start_by}",
+            right="stop_by: agent, or the same twice: one BMC has one language, and says whether its host is on",
+        )
+    for key in ("user", "password_file") if power.start_by != "wake" else ():
+        if getattr(power, key) is None:
+            yield Contradiction(
+                keys=((*path, key),), wrong=f"{name}.{key} is not set", right="BMCs take a user and a password"
+            )
+    if bmc_of(power.broadcast) is None:
+        yield Contradiction(
+            keys=((*path, "broadcast"),),
+            wrong=f"{power.broadcast!r} is not a broadcast address",
+            right="such as 10.0.0.255",
+        )
 
 
 def _of_host(name: str, each: HostSettings, path: tuple[str, ...]) -> Iterator[Contradiction]:
@@ -126,6 +155,15 @@ def _of_host(name: str, each: HostSettings, path: tuple[str, ...]) -> Iterator[C
             wrong=f"{each.bmc!r} is not the address of a BMC",
             right="an IP address or a DNS name without a scheme, such as 10.0.1.11",
         )
+    if each.mac is not None and not is_mac(each.mac):
+        yield Contradiction(
+            keys=((*path, "mac"),), wrong=f"{each.mac!r} is not a MAC address", right="such as 52:54:00:12:34:56"
+        )
+
+
+def is_mac(text: str) -> bool:
+    """Whether it is the address of a network card."""
+    return _MAC.fullmatch(text) is not None
 
 
 def is_host_name(text: str) -> bool:
@@ -145,7 +183,7 @@ def is_bmc(text: str) -> bool:
 
 
 def bmc_of(text: str) -> tuple[str, int | None] | None:
-    """The host and the port of a BMC's address; None: it is none."""
+    """The host and the port of a BMC's address; None: it is no such address."""
     found = _BMC.fullmatch(text)
     if found is None:
         return None

@@ -21,7 +21,7 @@ import msgspec
 import yaml
 
 from gpuwatch.clouds import OWNER_TAG, POOL_TAG, PROTECT_TAG
-from gpuwatch.clouds.hosts.settings import HostSettings, HostsSettings, is_address, is_bmc, is_host_name
+from gpuwatch.clouds.hosts.settings import HostSettings, HostsSettings, is_address, is_bmc, is_host_name, is_mac
 from gpuwatch.runtime.bounded_text import text_of
 from gpuwatch.runtime.clock import Clock
 from gpuwatch.runtime.json_document import read_json
@@ -35,7 +35,7 @@ _DNS_SECONDS = 5.0  # for all names of a round; a slower answer counts in the ne
 _REGISTER = "register.json"
 _MOST_HOSTS = 20_000
 _TAGS = {"pool": POOL_TAG, "owner": OWNER_TAG, "protect": PROTECT_TAG}  # labels of a file that are tags of ours
-_NO_TAGS = frozenset({"node", "type", "bmc"})
+_NO_TAGS = frozenset({"node", "type", "bmc", "mac"})
 _FORM = 'a list such as [{"targets": ["gpu-1"], "labels": {"pool": "train"}}]'
 
 
@@ -47,6 +47,7 @@ class Named:
     address: str | None = None
     type: str | None = None
     bmc: str | None = None
+    mac: str | None = None
     tags: Mapping[str, str] = field(default_factory=dict)
 
     @property
@@ -63,6 +64,7 @@ class Named:
             address=self.address or other.address,
             type=self.type or other.type,
             bmc=self.bmc or other.bmc,
+            mac=self.mac or other.mac,
             tags={**other.tags, **self.tags},
         )
 
@@ -127,6 +129,7 @@ def _of_settings(name: str, each: HostSettings) -> Named:
         address=each.address,
         type=each.type,
         bmc=each.bmc,
+        mac=each.mac,
         tags={key: text for key, text in tags.items() if text is not None},
     )
 
@@ -174,7 +177,7 @@ def read_targets(path: Path) -> Sequence[Named]:
                 f"entry {number} has no list `targets`, or its `labels` are no group; right is {_FORM}"
             )
         told = {str(key): str(value) for key, value in labels.items() if value is not None}
-        single = next((each for each in ("node", "bmc") if each in told), None)
+        single = next((each for each in ("node", "bmc", "mac") if each in told), None)
         if single is not None and len(targets) != 1:
             raise ValueError(f"entry {number} has a label `{single}`, which names one host, and {len(targets)} targets")
         found += [_of_target(each, told, number) for each in targets]
@@ -191,12 +194,16 @@ def _of_target(target: Any, labels: Mapping[str, str], number: int) -> Named:  #
     bmc = labels.get("bmc")
     if bmc is not None and not is_bmc(bmc):
         raise ValueError(f"entry {number}: {bmc!r} is not the address of a BMC; right is such as 10.0.1.11")
+    mac = labels.get("mac")
+    if mac is not None and not is_mac(mac):
+        raise ValueError(f"entry {number}: {mac!r} is not a MAC address; right is such as 52:54:00:12:34:56")
     own = {key: value for key, value in labels.items() if key not in _NO_TAGS}
     return Named(
         id=name,
         address=host,
         type=labels.get("type"),
         bmc=bmc,
+        mac=mac,
         tags={_TAGS.get(key, key): value for key, value in own.items()},
     )
 

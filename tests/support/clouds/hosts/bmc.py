@@ -4,6 +4,7 @@
 do: it keeps a machine on that it was asked to switch off, shows an old state, or the UUID of another machine.
 """
 
+import socket
 from collections.abc import Iterator, Mapping
 from contextlib import ExitStack, contextmanager
 from dataclasses import dataclass, field
@@ -16,13 +17,14 @@ from gpuwatch.clouds.hosts.settings import HostSettings, HostsSettings, PowerSet
 from gpuwatch.model.fleet import Node
 from gpuwatch.model.power import PowerAnswer, PowerQuestion
 from gpuwatch.runtime.clock import ManualClock
-from tests.support.builders.fleet import NOW
+from tests.support.builders.fleet import NOW, a_permit
 from tests.support.clouds.faults import Asked
 from tests.support.clouds.server import CloudServer, Refused, Request, Response, serving
 from tests.support.real.certificates import Authority
 
 ONE, TWO = "gpu-1", "gpu-2"
 UUIDS = {ONE: "4c4c4544-0051-4a10-8056-c4c04f4e3533", TWO: "4c4c4544-0051-4a10-8056-c4c04f4e3534"}
+MAC, OTHER = "52:54:00:12:34:56", "52:54:00:12:34:57"
 PASSWORD = "let me in"  # noqa: S105  of a fake
 _SYSTEM = "/redfish/v1/Systems/437XR1138R2"  # as in DMTF's examples
 _RESET = f"{_SYSTEM}/Actions/ComputerSystem.Reset"
@@ -125,13 +127,44 @@ class PoweredLab:
         return found
 
 
+class Woken(PoweredLab):
+    """Two hosts with cards that wake them; `heard` are the packets of their network."""
+
+    def __init__(self, *, both: bool = False) -> None:
+        """The network is loopback; only the first has such a card, or `both`."""
+        self.heard = socket.socket(socket.AF_INET, socket.SOCK_DGRAM)
+        self.heard.bind(("127.0.0.1", 0))
+        self.heard.settimeout(0.0)
+        rules = PowerSettings(stop_by="agent", start_by="wake", broadcast=f"127.0.0.1:{self.heard.getsockname()[1]}")
+        machines = {
+            ONE: HostSettings(pool="train", mac=MAC),
+            TWO: HostSettings(pool="train", mac=OTHER if both else None),
+        }
+        super().__init__(HostsSettings(machines=machines, power={"train": rules}), {}, {})
+
+    def packets(self) -> list[bytes]:
+        """What was heard since the last look."""
+        found: list[bytes] = []
+        while True:
+            try:
+                found.append(self.heard.recv(1024))
+            except BlockingIOError:
+                return found
+
+    def goes_down(self) -> None:
+        """It is stopped, and silent for more than a minute."""
+        assert self.cloud.stop(ONE, "key", permit=a_permit()).ran
+        self.silence(ONE)
+        self.clock.advance(61.0)
+
+
 @contextmanager
 def powered_lab(folder: Path, **power: str) -> Iterator[PoweredLab]:
     """It, with its BMCs over TLS on loopback."""
     authority, secret = Authority(folder), folder / "password"
     secret.write_text(f"{PASSWORD}\n", encoding="utf-8")
     bmcs = {name: FakeBmc(uuid) for name, uuid in UUIDS.items()}
-    rules = {"off": "redfish", "on": "redfish", "user": "gpuwatch", "password_file": str(secret), **power}
+    rules = {"user": "gpuwatch", "password_file": str(secret), **power}
     with ExitStack() as stack:
         servers = {name: stack.enter_context(serving(each, authority=authority)) for name, each in bmcs.items()}
         machines = {

@@ -189,7 +189,7 @@ def test_a_connection_that_breaks_in_the_change_is_a_doubt(lab: PoweredLab, faul
 def test_a_bmc_whose_certificate_nobody_signed_gets_no_password(lab: PoweredLab) -> None:
     """Most BMCs come with one; cloud.hosts.power.ca is the remedy."""
     rules = lab.settings.power["train"]
-    bare = PowerSettings(off="redfish", on="redfish", user=rules.user, password_file=rules.password_file)
+    bare = PowerSettings(user=rules.user, password_file=rules.password_file)
     lab.settings = HostsSettings(machines=lab.settings.machines, power={"train": bare})
     lab.cloud = lab.anew()
     assert "certificate" in (lab.seen(ONE).cannot_stop or "")
@@ -253,7 +253,7 @@ def test_hosts_of_other_pools_have_no_power_and_a_host_without_a_bmc_says_so(lab
 
 def test_an_agent_powers_its_own_host_off_and_its_bmc_switches_it_on(tmp_path: Path) -> None:
     """The BMC is not asked for the end; what the agent refuses is not done, and is said before any notice."""
-    with powered_lab(tmp_path, off="agent") as lab:
+    with powered_lab(tmp_path, stop_by="agent") as lab:
         assert lab.cloud.stop(ONE, "key", permit=a_permit()).ran
         assert (lab.questions[-1], lab.bmcs[ONE].asked_for) == ((ONE, True), [])
         lab.bmcs[ONE].power = "Off"
