@@ -229,7 +229,7 @@ _HELD = Row(
     panels=[
         series(
             "Held back a day",
-            "What a day of machines without use costs that no rule lets gpuwatch stop, by the first obstacle "
+            "What a day of machines without use costs because a rule forbids stopping them, by the first obstacle "
             "(docs/blocked.md has what would free each, and its risk). Machines of unknown use are not in it.",
             [
                 Query(

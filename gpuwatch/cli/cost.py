@@ -271,7 +271,7 @@ def open_spend(path: Path | None, *, named: bool = False) -> Iterator[tuple["Set
 @config_option
 @json_option
 def blocked(only: str | None, path: Path | None, *, as_json: bool) -> None:
-    """Show the idle money a day that no rule lets gpuwatch save: what holds it, what would free it, and the risk.
+    """Show what idle machines cost per day because a rule forbids stopping them, what would free it, and the risk.
 
     A machine that several rules hold counts once, under the one to deal with first; `frees` says what else it takes.
     A busy machine is never in it. Machines of unknown use may be busy: their money is shown apart. --json prints what

@@ -90,9 +90,9 @@ def _states(_: click.Context, param: click.Parameter, value: tuple[str, ...]) ->
 
 
 @commands.command()
-@click.option("--pool", "pools", multiple=True, metavar="POOL", help="Of this pool only; may be repeated.")
+@click.option("--pool", "pools", multiple=True, metavar="POOL", help="Only this pool; may be repeated.")
 @click.option(
-    "--owner", "owners", multiple=True, metavar="OWNER", help="Of this owner only; `none` lists nodes without one."
+    "--owner", "owners", multiple=True, metavar="OWNER", help="Only this owner; `none` lists nodes without one."
 )
 @click.option(
     "--state", "states", multiple=True, callback=_states, help="In this state only: idle, busy, stopped, unknown ..."

@@ -64,7 +64,7 @@ def resume(pool: str | None, path: Path | None, *, as_json: bool) -> None:
 @config_option
 @json_option
 def acknowledge(pool: str | None, reason: str, path: Path | None, *, as_json: bool) -> None:
-    """Confirm that nodes which became idle at the same time are really idle. Their pool is no longer frozen."""
+    """Unfreeze a pool after many of its nodes became idle at once, because they are really idle."""
     with explain_errors():
         from gpuwatch.controller import operations
         from gpuwatch.runtime.clock import SystemClock

@@ -53,12 +53,12 @@ def ask_clouds(cloud: Cloud) -> Found:
                 quotas += [replace(each, cloud=name) for each in (ask() if ask is not None else ())]
             for each in silent:
                 where = replace(each, cloud=name).name
-                troubles.append(legible(f"What is left of the quotas in {where} is not known: {each.reason}"))
+                troubles.append(legible(f"Quotas in {where} unavailable: {each.reason}"))
         except AuthFailedError:
             continue
         except CloudError as error:
             whose = f" of cloud {name}" if name else ""
-            troubles.append(legible(f"What is left of the quotas{whose} is not known: {error}"))
+            troubles.append(legible(f"Quotas{whose} unavailable: {error}"))
     return Found(quotas=tuple(quotas), troubles=tuple(troubles))
 
 

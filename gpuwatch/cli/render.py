@@ -108,7 +108,7 @@ def _remarks(done: Round, leader: str) -> Iterator[str]:
         for advice in decision.advice:
             yield f"Advice for {advice.target}: {advice.reason.sentence}"
     if leader:
-        yield f"Controller that leads, or led last: {leader}"
+        yield f"Leading controller, or the last one: {leader}"
 
 
 def addresses_of_nobody(done: Round, signals: ObserveSettings) -> Iterator[str]:

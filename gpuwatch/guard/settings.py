@@ -121,7 +121,7 @@ class Limits:
         ),
     ] = 0.5
     mass_idleness_nodes: Annotated[
-        int, Ge(2), Le(100), Setting("Fewer nodes than this that turn idle at the same time are no reason to freeze.")
+        int, Ge(2), Le(100), Setting("A pool is frozen only if at least this many nodes turn idle at the same time.")
     ] = 5
     mass_idleness_window: Annotated[
         Seconds, Ge(30), Setting("Turning idle within this time of each other counts as the same time.")

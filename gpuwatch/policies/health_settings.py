@@ -70,7 +70,7 @@ class HealthRules:
         Seconds,
         Ge(0),
         Floor(600, or_none=True),
-        Setting("So long after its drain in Slurm a node that somebody has resumed is not drained again."),
+        Setting("A node is not drained in Slurm again within this time after somebody resumed it."),
     ] = 86400.0
     max_replacements_per_day: Annotated[
         int, Ge(0), Setting("So many machines of the pool come back within 24 h for sick ones, at most.")

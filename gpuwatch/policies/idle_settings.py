@@ -34,8 +34,8 @@ class IdleRules:
         Annotated[Seconds, Gt(0)] | None,
         Floor(300),
         Setting(
-            "learned: the wait, its notice included, until the pool has shown how it pauses (20 pauses that ended in "
-            "work, 3 days), and of each node's first pause; never below a restart's cost. From the profile; None where "
+            "learned: the wait, its notice included, until enough history exists (20 pauses that ended in work, 3 "
+            "days), and for each node's first pause; never below a restart's cost. From the profile; None where "
             "`timeout` is written."
         ),
     ] = _BALANCED.fresh_timeout

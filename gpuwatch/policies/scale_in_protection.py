@@ -31,7 +31,11 @@ def propose(
     ]
     waits = ((node, wait_seconds(node, observation, rules)) for node in members)
     steps = tuple(step for node, wait in waits if (step := _step(node, wait, rules, observation)) is not None)
-    sentence = f"{len(members)} members of consented groups, {len(steps)} with another protection than they should have"
+    sentence = (
+        f"scale-in protection to change on {len(steps)} of {len(members)} members of consented groups"
+        if steps
+        else "no scale-in protection to change"
+    )
     return Proposal(policy="shield", pool=pool, reason=Reason(code="shield", sentence=sentence), steps=steps)
 
 

@@ -192,7 +192,7 @@ FAMILIES = (
     gauge(
         "fleet_blocked_usd_per_hour",
         ("pool", "reason"),
-        "What machines without use cost that no rule lets gpuwatch stop, by the first obstacle (docs/blocked.md); "
+        "What machines without use cost because a rule forbids stopping them, by the first obstacle (docs/blocked.md); "
         "where their price is known.",
         ROUND,
         _blocked_series(_blocked_usd),

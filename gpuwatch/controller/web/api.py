@@ -177,7 +177,7 @@ ENDPOINTS = (
     Endpoint(
         method="GET",
         path="/blocked",
-        summary="The money a day of machines without use that no rule lets gpuwatch save, by what holds it.",
+        summary="What machines without use cost per day because a rule forbids stopping them, by what holds it.",
         answer=Blocked,
         call=_answer_blocked,
         query=schemas.BlockedQuery,

@@ -14,7 +14,7 @@ function drawBlocked(found) {
     el("strong", {}, group.name), t` ${perDay(group.money)} a day, ${count(group.money.nodes, "node")}`, el("br"),
     el("small", {}, t`To free it: ${group.act}. Risk: ${group.risk}.${alsoHeld(group)}`)));
   if (found.groups.length > 6) groups.push(el("li", { className: "faint" }, t`and ${found.groups.length - 6} more: gpuwatch blocked`));
-  for (const [money, words] of [[found.blocked_soon, t`not without use for long enough yet, and held then`], [found.in_doubt, t`may be in use, so it is not counted`], [found.foreign, t`is not ours, so it is not counted`]]) {
+  for (const [money, words] of [[found.blocked_soon, t`idle, but not yet for long enough; then blocked`], [found.in_doubt, t`of unknown use, so not counted`], [found.foreign, t`not ours, so not counted`]]) {
     if (money.nodes) groups.push(el("li", { className: "faint" }, t`${perDay(money)} a day ${words}: ${count(money.nodes, "node")}`));
   }
   list("held", groups, "");

@@ -1,4 +1,4 @@
-"""PURE: the money a day that machines without use cost and that no rule lets gpuwatch save, by what holds it.
+"""PURE: the money a day that machines without use cost because a rule forbids stopping them, by what holds it.
 
 Each machine is in one group at most, that of its first obstacle, so its money is counted once. Its other obstacles are
 listed with it: an act frees the money alone, or only together with others.
@@ -91,7 +91,7 @@ class Blocked:
 
     `not_used` = `blocked` + `blocked_soon` + `on_its_way`, in dollars and in machines. `blocked` is held by `groups`.
     What is `blocked_soon` has not been without use for as long as its pool waits, and would then be held
-    (`groups_soon`). `on_its_way` waits with nothing that holds it, or its notice or stop is under way. What is
+    (`groups_soon`). `on_its_way` waits and nothing blocks it, or its notice or stop is under way. What is
     `in_doubt` may be in use (`groups_in_doubt`) and is in no other sum. Nor is `foreign` (`groups_foreign`): machines
     that are not ours and not known to be busy. `elsewhere` says where prices are of another region.
     """

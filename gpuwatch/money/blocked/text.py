@@ -19,7 +19,7 @@ _NARROWEST = 60
 _MOST_NODES = 5
 _MOST_PARTS = 3
 _INDENT = 13
-HELD_BY = "HELD BY"
+HELD_BY = "BLOCKED BY"
 _PARTS = ("blocked", "blocked_soon", "on_its_way")
 _GROUPS = {
     "groups": "blocked",
@@ -37,8 +37,8 @@ def as_text(found: Blocked, width: int) -> str:
     told = {group.reason for group in found.groups}
     for title, groups in (
         ("", found.groups),
-        ("Not without use for long enough yet, and held then:", found.groups_soon),
-        ("May be in use, so it is not counted as held back:", found.groups_in_doubt),
+        ("Idle, but not yet for long enough; when it is, this blocks the stop:", found.groups_soon),
+        ("Use unknown, so it is not counted above:", found.groups_in_doubt),
         ("Not ours, so it is in no sum:", found.groups_foreign),
     ):
         if groups:
@@ -88,11 +88,11 @@ def sums(found: Blocked) -> Iterator[str]:
         if found.blocked.nodes:
             yield f"Held back: {amount(found.blocked)}."
         if found.blocked_soon.nodes:
-            yield f"Not without use for long enough yet, and held then: {amount(found.blocked_soon)}."
+            yield f"Idle, but not yet for long enough; then blocked: {amount(found.blocked_soon)}."
         if found.on_its_way.nodes:
-            yield f"On its way to a stop, with nothing that holds it: {amount(found.on_its_way)}."
+            yield f"Will be stopped: {amount(found.on_its_way)}."
     if found.in_doubt.nodes:
-        yield f"May be in use, because its use is not known: {amount(found.in_doubt)}."
+        yield f"Use unknown: {amount(found.in_doubt)}."
     if found.foreign.nodes:
         yield f"Not ours, without use or with an unknown use, in no other sum: {amount(found.foreign)}."
     yield from filter(None, [found.elsewhere])

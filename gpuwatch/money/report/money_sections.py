@@ -148,7 +148,7 @@ def forecast(report: Report) -> Iterator[Part]:
     month = report.month
     if month is None:
         if report.no_forecast is not None and report.facts.began is not None:
-            yield Words((f"There is no forecast: {report.no_forecast}.",))
+            yield Words((f"Forecast: none, because {report.no_forecast}.",))
         return
     words = f"{month.month:%B %Y} will end at {format_usd(month.expected)}"
     if month.lower is not None and month.upper is not None:

@@ -83,7 +83,7 @@ def sentences(result: Backtest) -> Iterator[str]:
         "comes while its node starts is neither lost nor delayed here, so its wait is in no dollars."
     )
     yield (
-        f"live: the same with a round every {format_duration(terms.interval)}, no notice in the first minute, and "
+        f"live: the same with real polling and notice times: a round every {format_duration(terms.interval)}, and "
         f"{format_duration(terms.grace)} of notice where nobody is there."
     )
     yield from _prices(result)

@@ -27,7 +27,7 @@ def test_the_card_says_what_holds_money_and_what_frees_it() -> None:
             text = visit.text("#held")
             assert text.startswith("local disks in use $136.13 a day, 1 node")
             assert "set pools.default.idle.instance_store to `discard`" in text
-            assert "Alone it frees $0.00; the rest is held by something else as well." in text
+            assert "Alone it frees $0.00; something else holds the rest, too." in text
             desk.fleet.show("i-disk", State.BUSY)
             site.round()
             visit.page.wait_for_selector("#held-card", state="hidden")

@@ -54,7 +54,7 @@ def test_eighty_columns_hold_the_reason_the_act_and_the_risk(run: Run) -> None:
     assert "set pools.default.idle.instance_store to `discard`, or to `keep` if such machines are to stay" in text
     assert "risk with `discard` a stop empties these disks: checkpoints and data on them are lost" in text
     assert "frees $136.13 only together with observe mode" in text
-    assert "May be in use, so it is not counted as held back:" in text
+    assert "Use unknown, so it is not counted above:" in text
     assert r"trainer\x1b (i-disk)" in text
     assert "i-busy" not in text
 

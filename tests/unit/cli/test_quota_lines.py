@@ -65,7 +65,7 @@ def test_a_limit_that_nobody_has_or_uses_is_not_shown() -> None:
 def test_the_permission_is_optional() -> None:
     """A refusal is not shown; silence is."""
     assert lines(AuthFailedError("denied", code="AccessDeniedException")) == []
-    assert lines(CloudUnavailableError("no answer")) == ["What is left of the quotas is not known: no answer"]
+    assert lines(CloudUnavailableError("no answer")) == ["Quotas unavailable: no answer"]
 
 
 def test_each_of_several_clouds_is_asked_by_itself() -> None:
@@ -79,7 +79,7 @@ def test_each_of_several_clouds_is_asked_by_itself() -> None:
     )
 
     assert list(ask_clouds(several).lines) == [
-        "What is left of the quotas of cloud mute is not known: no answer",
+        "Quotas of cloud mute unavailable: no answer",
         "Quota in ap-beijing of cloud bj: 4 of 8 GPUs left (GPUs of GN10X)",
     ]
 

@@ -181,15 +181,15 @@ def test_what_is_held_back_adds_up_as_printed(machines: list[tuple[Decimal, Stat
         desk.prices[f"t{at}"] = Price(usd_per_hour=usd, as_of=NOW.date(), source="a list")
         desk.fleet.put(a_node(f"i-{at}", state, instance_type=f"t{at}", protected="a tag" if protected else None))
     lines = blocked_text(blocked_of(desk.round(), desk), 400).split("\n")
-    held = lines[: next((at for at, line in enumerate(lines) if line.startswith("May be in use, so")), None)]
+    held = lines[: next((at for at, line in enumerate(lines) if line.startswith("Use unknown, so")), None)]
     text = " ".join(lines)
     sums = {
         name: number(found[1]) if (found := re.search(rf"{name}: (\S+) a day", text)) else Decimal(0)
-        for name in ("stalled", "Held back", "held then", "nothing that holds it")
+        for name in ("stalled", "Held back", "then blocked", "Will be stopped")
     }
-    assert sums["stalled"] == sums["Held back"] + sums["held then"] + sums["nothing that holds it"]
+    assert sums["stalled"] == sums["Held back"] + sums["then blocked"] + sums["Will be stopped"]
     rows = [re.fullmatch(r" *([\d,.]+) +\d+ +\d+ {2}\S.*", line) for line in held]
-    assert sum((number(row[1]) for row in rows if row), Decimal(0)) == sums["Held back"] + sums["held then"]
+    assert sum((number(row[1]) for row in rows if row), Decimal(0)) == sums["Held back"] + sums["then blocked"]
 
 
 @FEW
