@@ -31,15 +31,15 @@ _BUSY = sorted(code for code in _BY_CODE if code.startswith("B"))
 def test_with_the_rights_that_ship_no_machine_in_use_is_stopped(code: str) -> None:
     """With those of the form that grants least: what it does not let the agent see is doubt, and never absence.
 
-    Nor does the balanced profile where nobody answered its first notice, nor in a pool that knows its pauses and
-    expects no node to be needed soon.
+    Nor does the balanced profile where nobody answered its first notice, nor in a pool that knows its pauses, expects no
+    node to be needed soon and whose notices nobody answers.
     """
     life = load(_BY_CODE[code])
     with silent("gpuwatch"):
         recording = record(life, rights=least_rights(), hours=_SHIPPED_HOURS)
         stopped = {profile: judge(recording, profile).stopped_after for profile in ("cautious", "balanced")}
         stopped["asked"] = judge(recording, "balanced", knows=asked_before()).stopped_after
-        stopped["known"] = judge(recording, "balanced", knows=knowing(own=True)).stopped_after
+        stopped["known"] = judge(recording, "balanced", knows=knowing(own=True, answered=True)).stopped_after
     assert set(stopped.values()) == {None}, f"{life.title}: {life.who} {stopped}"
 
 
@@ -121,8 +121,8 @@ def test_an_empty_machine_is_found() -> None:
     assert played.by_profile["eager"].stopped_after is not None
 
 
-def test_a_pool_that_is_known_finds_an_empty_machine_in_minutes_and_a_new_one_in_a_quarter_of_an_hour() -> None:
-    """Whether its own pauses were long decides; a fresh pool asks first, and takes half an hour and four hours."""
+def test_a_pool_that_is_known_finds_an_empty_machine_after_half_an_hour_of_watching() -> None:
+    """Its agent has just begun and has not seen who comes by. A fresh pool asks first, for another four hours."""
     with silent("gpuwatch"):
         recording = record(load(_BY_CODE["F01"]), hours=5.0)
         pools = [knowing(own=own, answered=True) for own in (True, False)]
@@ -131,8 +131,7 @@ def test_a_pool_that_is_known_finds_an_empty_machine_in_minutes_and_a_new_one_in
     assert known is not None
     assert new is not None
     assert fresh is not None
-    assert known <= 300.0
-    assert 840.0 <= new < 1200.0
+    assert max(known, new) <= 1800.0 + 180.0
     assert 4.5 * 3600.0 <= fresh < 4.75 * 3600.0
 
 

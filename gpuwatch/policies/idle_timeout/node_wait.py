@@ -6,7 +6,8 @@ Rules, all of them:
    (ski rental). learned: the same where nothing is known of the node's gap yet, and `fresh_timeout` at least.
 2. What was learned includes the grace after the notice, at least the round between, as their rental is paid too. So
    does `fresh_timeout`.
-3. Where somebody is, or where nobody looked, a learned wait is half an hour at least: people read and think.
+3. Where somebody is, or where nobody looked for half an hour, a learned wait is half an hour at least: people read and
+   think, and an agent that has just begun has not seen who comes by.
 4. A budget, and `max_age`, shorten the wait of idle nodes before the notice, and only to less; the grace stays.
 5. Occupied, parked and stalled nodes are somebody's: each state has a wait of its own, and a longer grace. Where nobody
    is there, an idle node has a shorter one, unless its wait is a fixed one until its pool is known.
@@ -31,7 +32,7 @@ from gpuwatch.policies.idle_timeout.break_even import MINIMUM_WAIT_SECONDS, Rest
 from gpuwatch.policies.idle_timeout.gap_history import fresh_words
 from gpuwatch.policies.idle_timeout.working_time import ANYWHERE, Office, days_off_words, grace_at_work
 
-ATTENDED_WAIT_SECONDS = 1800.0  # a learned wait is no shorter where a session is open, or none was looked for
+ATTENDED_WAIT_SECONDS = 1800.0  # no learned wait is shorter with an open session, or without a look so long
 OLD_NODE_WAIT_SECONDS = 300.0  # a node past `max_age` waits no longer than this once it is idle
 _BUSY = State.BUSY  # rounds compare thousands; to look a member up takes longer than to compare it
 
@@ -131,9 +132,16 @@ def _plain_grace_seconds(node: Node, observation: Observation, rules: IdleRules)
 
 
 def _empty(node: Node) -> bool:
-    """Whether the agent looked for sessions and found none."""
+    """Whether the agent looked for sessions for long enough and found none."""
     people = [each for each in node.activity.evidence if each.name == "people"]
-    return bool(people) and all(each.says is State.IDLE and each.observed is None for each in people)
+    none = bool(people) and all(each.says is State.IDLE and each.observed is None for each in people)
+    return none and _is_watched(node)
+
+
+def _is_watched(node: Node) -> bool:
+    """Whether the agent has watched the node for half an hour; recordings do not say since when they watch."""
+    tally = None if node.verdict is None else node.verdict.tally
+    return tally is None or sum(tally.node_seconds.values()) >= ATTENDED_WAIT_SECONDS
 
 
 def too_old(node: Node, observation: Observation, rules: IdleRules) -> bool:

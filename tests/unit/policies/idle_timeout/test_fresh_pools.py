@@ -1,10 +1,11 @@
 """A pool that nobody knows yet waits for a fixed time; once it has shown how it pauses, its waits are learned."""
 
 from dataclasses import replace
+from datetime import timedelta
 
 import pytest
 
-from gpuwatch.model.activity import Evidence, State
+from gpuwatch.model.activity import Evidence, State, Tally
 from gpuwatch.model.decision import Observation, Step, Verb, Wait
 from gpuwatch.model.fleet import Node
 from gpuwatch.model.measurement import Pauses
@@ -113,6 +114,26 @@ def test_a_known_pool_gives_the_whole_grace_where_somebody_may_be_there() -> Non
 
     assert early.verb is Verb.HOLD
     assert (late.verb, late.arguments["grace_seconds"]) == (Verb.NOTICE, repr(600.0))
+
+
+def watched(node: Node, seconds: float) -> Node:
+    """The node as an agent sees it that began so long ago."""
+    verdict = node.verdict
+    assert verdict is not None
+    tally = Tally(since=NOW - timedelta(seconds=seconds), node_seconds={"idle": seconds}, gpu_seconds={})
+    return replace(node, signal=replace(node.signal, verdict=replace(verdict, tally=tally)))
+
+
+@pytest.mark.parametrize("history", [GapHistory(), shown(3 * HOUR), shown(3 * HOUR, names=("i-2", "i-3"))])
+def test_an_agent_that_has_just_begun_has_not_seen_who_comes_by(history: GapHistory) -> None:
+    """Known pool or not: no notice before half an hour of watching.
+
+    Who copies a file each 45 minutes has not come yet. One that has watched for longer waits as before.
+    """
+    early, late = (round_of(history, watched(still(held), held))[1] for held in (1799.0, 1800.0))
+    _, usual = round_of(history, watched(still(900.0), 1800.0))
+
+    assert (early.verb, late.verb, usual.verb) == (Verb.HOLD, Verb.NOTICE, Verb.NOTICE)
 
 
 def test_the_first_pause_of_a_node_has_the_fixed_wait_whatever_others_showed() -> None:
