@@ -43,6 +43,8 @@ def measure() -> Iterator[Figure]:
     with tempfile.TemporaryDirectory(dir=memory if os.access(memory, os.W_OK) else None) as folder:
         host = FolderHost(Path(folder))
         _populate(host)
+        gc.collect()
+        gc.freeze()  # as the agent does before its first look: no collection looks at what is there
         first, later, asked = [], [], []
         for _ in range(_RUNS):
             looks = Processes(WorkSettings(), host.roots, shells=MadeShells())
@@ -61,6 +63,7 @@ def measure() -> Iterator[Figure]:
         )
         with multiprocessing.get_context("spawn").Pool(1) as fresh:
             kept = [fresh.apply(_kept_mib, (host.roots, _moment(host)))]
+        gc.unfreeze()
     name = f"{_PROCESSES:,} processes, {_CONTAINERS} containers"
     yield Figure(
         name=f"first look, {name}", unit="s of CPU", runs=first, floor="its files read", floor_runs=read, at_most=0.3

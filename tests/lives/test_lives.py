@@ -31,8 +31,8 @@ _BUSY = sorted(code for code in _BY_CODE if code.startswith("B"))
 def test_with_the_rights_that_ship_no_machine_in_use_is_stopped(code: str) -> None:
     """With those of the form that grants least: what it does not let the agent see is doubt, and never absence.
 
-    Nor does the balanced profile where nobody answered its first notice, nor in a pool that knows its pauses, expects no
-    node to be needed soon and whose notices nobody answers.
+    Nor does the balanced profile where nobody answered its first notice, nor in a pool whose notices nobody answers,
+    which knows its pauses and expects no node to be needed soon.
     """
     life = load(_BY_CODE[code])
     with silent("gpuwatch"):

@@ -25,13 +25,14 @@ from re import compile as expression
 from gpuwatch.agent.activity.asked import HOUR_SECONDS, MOST_PORTS, after_asks, due_hours
 from gpuwatch.agent.activity.days import DAY_SECONDS, EMPTY, HUM, MOST_STARTERS, Run
 from gpuwatch.agent.attribution.process import user_name
-from gpuwatch.agent.evidence.base import Moment, Roots, UnseenError
-from gpuwatch.agent.evidence.files import ENDED, read_small
+from gpuwatch.agent.evidence.base import Moment, Roots
+from gpuwatch.agent.evidence.files import ENDED
 from gpuwatch.agent.evidence.habits_file import HabitsFile
 from gpuwatch.agent.evidence.past import Past
 from gpuwatch.agent.evidence.scheduled.planned import Planned
 from gpuwatch.agent.processes import kinds
 from gpuwatch.agent.processes.process import Kind, Process, ProcessView, from_cron
+from gpuwatch.agent.processes.programs import read_beginning
 
 _SAVE_SECONDS, _SAVE_NEWS_SECONDS = 600.0, 60.0
 _SPAN_SECONDS = 10.0  # over which what a program uses is measured
@@ -294,8 +295,8 @@ class Habits:
 
     def _read_key(self, process: Process, processes: Mapping[int, Process]) -> str | None:
         try:
-            words = read_small(self._proc / str(process.pid) / "cmdline").data
-        except (*ENDED, PermissionError, UnseenError):
+            words = read_beginning(f"{self._proc}/{process.pid}/cmdline")
+        except (*ENDED, PermissionError):
             return None
         placement = process.placement
         place = placement.container_id or placement.systemd_unit or "-"

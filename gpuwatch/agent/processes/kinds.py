@@ -84,8 +84,10 @@ class Facts:
     @property
     def system_names(self) -> tuple[str, ...]:
         """Its names without that of somebody's own script, and without everyday words for what may be people's own."""
-        names = (name for name in self.names if name != self.own_script)
         own = self.own_file or self.unproven
+        if not own and self.own_script is None:  # most
+            return self.names
+        names = (name for name in self.names if name != self.own_script)
         return tuple(name for name in names if not (own and _matches(name, known.EVERYDAY_NAMES)))
 
     @property
@@ -349,6 +351,7 @@ def is_viewer(names: tuple[str, ...]) -> bool:
     return _one_of(names, known.VIEWERS)
 
 
+@lru_cache(maxsize=512)
 def is_shell(names: tuple[str, ...]) -> bool:
     """Whether a program of this name is a shell."""
     return _one_of(tuple(name.removeprefix("-") for name in names), known.SHELLS)

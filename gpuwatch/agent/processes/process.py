@@ -20,9 +20,9 @@ class Kind(StrEnum):
     KERNEL = "kernel"  # a kernel thread
 
 
-@dataclass(frozen=True, slots=True, kw_only=True)
+@dataclass(slots=True, kw_only=True)  # a frozen one takes three times as long to make, and each look makes thousands
 class Process:
-    """One process. `started_ticks` (since boot) distinguishes it from a later one with the same pid.
+    """One process, never changed. `started_ticks` (since boot) distinguishes it from a later one with the same pid.
 
     `name` is its short name (15 letters), `executable` the base name of its program's file (None: it may not be read).
     `tty` is 0 without a controlling terminal, `foreground` the process group that has that one. `forked` is whether it

@@ -7,8 +7,8 @@ says the same.
 
 import os
 import re
-from dataclasses import dataclass
 from pathlib import Path, PurePosixPath
+from typing import NamedTuple
 
 from gpuwatch.agent.closed_reader import look_into
 from gpuwatch.agent.processes import kinds, strangers
@@ -30,8 +30,7 @@ _OPTION_WITH_VALUE = frozenset({"--init-file", "--rcfile", "-O", "+O", "-o", "+o
 _PROGRAM_OPTIONS = frozenset({"-jar", "-cp", "-classpath", "--class-path"})  # of java
 
 
-@dataclass(frozen=True, slots=True)
-class Program:
+class Program(NamedTuple):  # thousands are made in a look
     """A process's names and what its program is; see `kinds.Facts`. `executable` is the base name of its file.
 
     `path` is its file, or the file that it interprets; None: neither is known for certain.
@@ -49,6 +48,7 @@ class Program:
     unproven: bool = False
     path: str | None = None
     strange: str | None = None
+    runs_script: bool = False  # a shell with a script or a command; a `watch` that does more than look
 
     @property
     def names(self) -> tuple[str, ...]:
@@ -57,13 +57,40 @@ class Program:
         return (*names_of(self.name, self.executable), *scripts)
 
 
-def program_of(folder: str, name: str, starts: tuple[str, ...] = (), owner_of: OwnerOf = owner_not_known) -> Program:
+class _Command:
+    """What a process says that it runs, and its arguments: read once, and only where they matter."""
+
+    def __init__(self, folder: str) -> None:
+        self.folder = folder
+        self._words: list[str] | None = None
+
+    @property
+    def words(self) -> list[str]:
+        """One empty word if it says nothing, or that may not be read."""
+        if self._words is None:
+            try:
+                said = read_beginning(f"{self.folder}/cmdline").decode("utf-8", "replace")
+            except OSError:
+                said = ""
+            self._words = said.rstrip("\0").split("\0")
+        return self._words
+
+    @property
+    def arguments(self) -> list[str] | None:
+        """None without any, and if they may not be read."""
+        return None if self.words == [""] else self.words[1:]
+
+
+def program_of(
+    folder: str, name: str, starts: tuple[str, ...] = (), owner_of: OwnerOf = owner_not_known, *, tty: bool = False
+) -> Program:
     """What the process in that folder of /proc runs; `name` is its short name.
 
     `starts` are the programs that the file of its unit starts, and what of their arguments is a path. `owner_of`
-    finds the owner of a file.
+    finds the owner of a file. `tty` is whether it has a terminal.
     """
-    path, unproven = _file(folder, name, starts)
+    command = _Command(folder)
+    path, unproven = _file(command, name, starts)
     executable = _base(path)
     if unproven and executable is not None and not kinds.protects((executable,)):
         executable = None
@@ -78,7 +105,7 @@ def program_of(folder: str, name: str, starts: tuple[str, ...] = (), owner_of: O
     certain = path
     if kinds.is_interpreter(names):
         believed = not unproven or kinds.is_interpreter((name,))
-        file = certain = _script(folder)
+        file = certain = _script(command)
         base = None if file is None else legible(file.rpartition("/")[2], 64)
         its_owner = _owner_of_script(file, owner_of)
         # A package's daemon is a script in a folder of packages; /usr/local is the administrator's.
@@ -92,7 +119,7 @@ def program_of(folder: str, name: str, starts: tuple[str, ...] = (), owner_of: O
         of_nobody = of_nobody or its_owner is Owner.NOBODY
     elif kinds.is_shell(names) or kinds.is_tool(names):
         believed = not unproven or kinds.is_shell((name,)) or kinds.is_tool((name,))
-        interpreted = certain = _interpreted_file(folder)
+        interpreted = certain = _interpreted_file(command)
         its_owner = _owner_of_script(interpreted, owner_of)
         of_agent = (believed and _is_agents(interpreted)) or (of_agent and not _is_own(interpreted))
         own_work = own_work or _is_own(interpreted) or its_owner is Owner.NOBODY
@@ -110,7 +137,8 @@ def program_of(folder: str, name: str, starts: tuple[str, ...] = (), owner_of: O
         of_nobody=of_nobody and not of_agent,
         unproven=unproven,
         path=certain if certain and certain.startswith("/") and not (unproven or _SPACE.search(certain)) else None,
-        strange=strangers.mark_of(path, name, *(_words(folder)[:1] if foreign or unproven else ())),
+        strange=strangers.mark_of(path, name, *(command.words[:1] if foreign or unproven else ())),
+        runs_script=_runs_script(command, (name, executable or name), tty=tty),
     )
 
 
@@ -127,13 +155,13 @@ def names_of(name: str, program: str | None) -> tuple[str, ...]:
     return (name,) if program is None or program == name else (name, program)
 
 
-def runs_script(folder: str, names: tuple[str, ...], *, tty: bool) -> bool:
+def _runs_script(command: _Command, names: tuple[str, ...], *, tty: bool) -> bool:
     """Whether a shell was given a script or a command, or `watch` does more than look."""
     if names[0] == "watch":
-        return kinds.watch_works(_arguments(folder) or [])
+        return kinds.watch_works(command.arguments or [])
     if not kinds.is_shell(names):
         return False
-    words = _arguments(folder)
+    words = command.arguments
     if words is None:
         return not tty
     rest = iter(words)
@@ -164,12 +192,12 @@ def read_beginning(path: str | Path) -> bytes:
         os.close(opened)
 
 
-def _file(folder: str, name: str, starts: tuple[str, ...]) -> tuple[str | None, bool]:
+def _file(command: _Command, name: str, starts: tuple[str, ...]) -> tuple[str | None, bool]:
     """The path of its program's file; and whether nobody but the process says so, or what it says is no path."""
     try:
-        return _linked_file(folder), False
+        return _linked_file(command.folder), False
     except PermissionError:
-        words = _words(folder)
+        words = command.words
     said = words[0]
     if said and any(word in starts for word in words[:_INTERPRETED_WITHIN]):
         return said, False  # it, or the script that it interprets, is what the unit starts
@@ -219,27 +247,13 @@ def _of_system(path: str) -> bool:
     return path.startswith((*_SYSTEM_FOLDERS, *_AGENTS_FOLDERS))
 
 
-def _words(folder: str) -> list[str]:
-    """What it says that it runs, and its arguments; one empty word if it says nothing, or that may not be read."""
-    try:
-        return read_beginning(f"{folder}/cmdline").decode("utf-8", "replace").rstrip("\0").split("\0")
-    except OSError:
-        return [""]
-
-
-def _arguments(folder: str) -> list[str] | None:
-    """Its arguments; None without any, and if they may not be read."""
-    words = _words(folder)
-    return None if words == [""] else words[1:]
-
-
-def _script(folder: str) -> str | None:
+def _script(command: _Command) -> str | None:
     """The script that an interpreter runs; None for a module, a command, or input. Services have only that name."""
-    for word in _arguments(folder) or ():
+    for word in command.arguments or ():
         if word in {"-c", "-m", "-e"}:
             return None
         if not word.startswith("-"):
-            return _from_its_folder(folder, word)
+            return _from_its_folder(command.folder, word)
     return None
 
 
@@ -253,9 +267,9 @@ def _from_its_folder(folder: str, word: str) -> str:
         return word
 
 
-def _interpreted_file(folder: str) -> str:
+def _interpreted_file(command: _Command) -> str:
     """The file that node, java or a shell was given; or what else comes first, a command for example."""
-    rest = iter(_arguments(folder) or ())
+    rest = iter(command.arguments or ())
     for word in rest:
         if word in _PROGRAM_OPTIONS:
             return next(rest, "")

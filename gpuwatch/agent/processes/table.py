@@ -17,6 +17,7 @@ from gpuwatch.agent.attribution.process import sees_host_pids, user_name
 from gpuwatch.agent.processes import kinds, parents, programs
 from gpuwatch.agent.processes.packages import OwnerOf, PackageOwners, owner_not_known
 from gpuwatch.agent.processes.patterns import Pattern
+from gpuwatch.agent.processes.pod_namespaces import PodNamespaces
 from gpuwatch.agent.processes.pool import PoolMemory
 from gpuwatch.agent.processes.process import Kind, Process, ProcessView
 from gpuwatch.agent.processes.programs import read_beginning
@@ -35,16 +36,16 @@ _GONE = (FileNotFoundError, ProcessLookupError)
 _UPTIME = re.compile(rb"(\d+\.\d+) ", re.ASCII)
 _STATUS_UID = re.compile(rb"^Uid:\t[0-9]+\t([0-9]{1,10})\t", re.MULTILINE)
 # Fields of /proc/<pid>/stat, counted from the one after the name (proc(5): state is field 3).
-_PPID, _PGRP, _SESSION, _TTY, _TPGID, _FLAGS, _MINFLT = 1, 2, 3, 4, 5, 6, 7
+_PPID, _MINFLT = 1, 7  # parent, group, session, terminal, its group, flags, minor faults
 _UTIME, _STIME, _CUTIME, _CSTIME, _START = 11, 12, 13, 14, 19
-_MOST_KNOWN = 4096
+_Alike = tuple[Kind, str, str | None]  # kind, rule, and name in the fleet
 
 
 class TableError(Exception):
     """The processes cannot be listed; the message says why."""
 
 
-@dataclass(frozen=True, slots=True)
+@dataclass(slots=True)  # a frozen one takes three times as long to make
 class _Known:
     """Who a process is, as long as its name stays; `age_seconds` when that was read, None: not known."""
 
@@ -79,6 +80,7 @@ class ProcessTable:
         self._unsure: set[tuple[int, int]] = set()  # of what these run nothing was known yet
         self._turn = 0
         self._names: dict[int, str] = {}  # of users, as asked for in this look
+        self._alike: dict[tuple[object, ...], _Alike] = {}  # of this look: most of 5,000 processes are like others
         self.pool = pool or PoolMemory(proc)
         self._pods = PodNamespaces(pod_logs)
         self._shells = shells or HostsShells(proc, Path("/dev"))
@@ -106,7 +108,7 @@ class ProcessTable:
 
         """
         uptime = self._uptime()
-        self._names = {}
+        self._names, self._alike = {}, {}
         found: dict[int, Process] = {}
         known: dict[tuple[int, int], _Known] = {}
         self._forget_unsure()
@@ -136,6 +138,7 @@ class ProcessTable:
             cores=self._cores(monotonic_seconds, found),
             census=census,
         )
+        self._alike = {}
         self.view = view = judge(view)
         return view
 
@@ -237,13 +240,12 @@ class ProcessTable:
         head, _, tail = data.rpartition(b")")
         fields = tail.split()
         try:
-            values = [int(fields[place]) for place in (_PPID, _PGRP, _SESSION, _TTY, _TPGID, _FLAGS, _MINFLT)]
-            used, reaped = (int(fields[at]) + int(fields[at + 1]) for at in (_UTIME, _CUTIME))
+            parent, group, session, tty, foreground, flags, faults = map(int, fields[_PPID : _MINFLT + 1])
+            used, reaped = int(fields[_UTIME]) + int(fields[_STIME]), int(fields[_CUTIME]) + int(fields[_CSTIME])
             started = int(fields[_START])
             state = fields[0].decode("ascii")
         except (IndexError, ValueError, UnicodeDecodeError):
             raise OSError(5, "is not what proc(5) says", f"{folder}/stat") from None
-        parent, group, session, tty, foreground, flags, faults = values
         name = _short_name(head)
         key = (pid, started)
         age = None if uptime is None else uptime - started / _TICKS_PER_SECOND
@@ -251,11 +253,11 @@ class ProcessTable:
         # One that waits for a device is left: the arguments of a process that hangs in the driver cannot be read.
         if who is None or who.name != name or (state != "D" and _has_doubled(who.age_seconds, age)):
             kernel = bool(flags & _KERNEL_FLAG) or _KTHREADD in {pid, parent}
-            wanted = 0 if self._packages is None else self._packages.misses
+            misses = self._misses()
             who = self._identify(folder, name, age, kernel=kernel, tty=tty != 0)
             if who is None:
                 return None
-            if self._packages is not None and self._packages.misses != wanted:
+            if self._misses() != misses:
                 self._unsure.add(key)
         known[key] = who
         kind, rule = who.kind, who.rule
@@ -286,19 +288,41 @@ class ProcessTable:
 
     def _identify(self, folder: str, name: str, age: float | None, *, kernel: bool, tty: bool) -> _Known | None:
         """Who a process is; what may not be read is left open."""
+        misses = self._misses()
         try:
-            uid = _uid(folder)
+            uid = 0 if kernel else _uid(folder)
         except _GONE:
             return None
         try:
             text = read_beginning(f"{folder}/cgroup").decode("utf-8", "replace")
         except OSError:
             text = ""
-        placement = parse_cgroup(text)
-        starts = self._units.starts(placement.systemd_unit)
-        slice_name = slice_of(text)
+        placement, slice_name, program = parse_cgroup(text), slice_of(text), programs.Program(name)
         owner_of = self._owner_of(placement, slice_name)
-        program = programs.Program(name) if kernel else programs.program_of(folder, name, starts, owner_of)
+        if not kernel:
+            starts = self._units.starts(placement.systemd_unit)
+            program = programs.program_of(folder, name, starts, owner_of, tty=tty)
+        key = (program, text, uid, kernel, tty)
+        if (alike := self._alike.get(key)) is None:
+            alike = self._classify(program, placement, slice_name, uid, owner_of, kernel=kernel, tty=tty)
+            if self._misses() == misses:
+                self._alike[key] = alike
+        kind, rule, shared = alike
+        return _Known(age, name, program.executable, uid, placement, kind, rule, shared, program.strange)
+
+    def _classify(
+        self,
+        program: programs.Program,
+        placement: Placement,
+        slice_name: str,
+        uid: int,
+        owner_of: OwnerOf,
+        *,
+        kernel: bool,
+        tty: bool,
+    ) -> _Alike:
+        """The kind of a process, the rule that says so, and its name in the fleet."""
+        unit = placement.systemd_unit
         facts = kinds.Facts(
             names=program.names,
             own_script=program.own_script,
@@ -309,19 +333,22 @@ class ProcessTable:
             of_nobody=program.of_nobody,
             unproven=program.unproven,
             of_cluster=kinds.is_clusters(self._pods.namespace_of(placement.pod_uid)),
-            timed=self._units.is_timed(placement.systemd_unit, owner_of),
+            timed=self._units.is_timed(unit, owner_of),
             uid=uid,
             user=self._names.get(uid) or self._names.setdefault(uid, user_name(uid)),
             placement=placement,
             slice=slice_name,
             kernel=kernel,
-            script=not kernel and programs.runs_script(folder, (name, program.executable or name), tty=tty),
+            script=program.runs_script,
             tty=tty,
-            origin=self._units.origin(placement.systemd_unit, owner_of),
+            origin=self._units.origin(unit, owner_of),
         )
         kind, rule = kinds.classify(facts, self._workloads, self._services)
-        shared = kinds.name_in_fleet(facts, program.path)
-        return _Known(age, name, program.executable, uid, placement, kind, rule, shared, program.strange)
+        return kind, rule, kinds.name_in_fleet(facts, program.path)
+
+    def _misses(self) -> int:
+        """How many files were looked up of which no owner is known yet."""
+        return 0 if self._packages is None else self._packages.misses
 
     def _owner_of(self, placement: Placement, slice_name: str) -> OwnerOf:
         """What finds the owner of a file; of what runs in a container no database of this host speaks."""
@@ -370,28 +397,3 @@ def _uid(folder: str) -> int:
     except OSError:  # if it has ended, its folder is gone, too
         found = None
     return owner if found is None else int(found[1])
-
-
-class PodNamespaces:
-    """Lists the folder only when a new uid appears; a pod never moves."""
-
-    def __init__(self, folder: Path) -> None:
-        """Nothing is listed yet."""
-        self._folder = folder
-        self._known: dict[str, str] = {}
-
-    def namespace_of(self, uid: str | None) -> str | None:
-        """The namespace of the pod with this uid; None: not a pod, or not known."""
-        if uid is None:
-            return None
-        if uid not in self._known:
-            self._known = self._list_namespaces()
-        return self._known.get(uid)
-
-    def _list_namespaces(self) -> dict[str, str]:
-        try:
-            names = os.listdir(self._folder)  # noqa: PTH208  names alone
-        except OSError:
-            return {}
-        parts = (name.split("_") for name in names[:_MOST_KNOWN])
-        return {words[2]: words[0] for words in parts if len(words) == 3}  # noqa: PLR2004  the three of a name

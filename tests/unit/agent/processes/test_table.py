@@ -1,5 +1,6 @@
 """The process table over time: what a process becomes, and what `watch` runs."""
 
+from itertools import product
 from pathlib import Path
 
 import pytest
@@ -26,6 +27,15 @@ class Host:
         (self.proc / "uptime").write_text(f"{BEGAN + age:.2f} 0.00\n")
         return {pid: each.kind for pid, each in self.table.read_processes(age).processes.items()}
 
+    def attributed(self) -> dict[int, tuple[Kind, str]]:
+        """The kind of each process, and the rule that says so."""
+        self.kinds(0.0)
+        return (
+            {}
+            if self.table.view is None
+            else {pid: (each.kind, each.rule) for pid, each in self.table.view.processes.items()}
+        )
+
     def users(self) -> set[int]:
         """The users of all processes, as the table knows them."""
         return set() if self.table.view is None else {each.uid for each in self.table.view.processes.values()}
@@ -46,6 +56,38 @@ def test_a_process_is_read_again_whenever_its_age_has_doubled(host: Host) -> Non
     assert at_first is Kind.SERVICE
     assert host.kinds(19.0)[77] is Kind.SERVICE  # as it was read at 10 s
     assert host.kinds(20.0)[77] is Kind.SESSION
+
+
+def test_the_kind_of_each_process_is_the_same_whatever_runs_beside_it(tmp_path: Path) -> None:
+    """A look attributes what is alike once: programs, arguments, groups, users and terminals make a difference."""
+    together, alone = Host(tmp_path / "together"), set[tuple[Kind, str]]()
+    chosen = product(
+        (("bash", "/bin/bash"), ("python3", "/usr/bin/python3"), ("nginx", "/usr/sbin/nginx"), ("top", "/home/a/top")),
+        (("x", "-l"), ("x", "/home/alice/train.sh")),
+        (SSH, USER_SESSION, "/system.slice/nginx.service"),
+        (0, 1000),
+        (False, True),
+    )
+    found = {}
+    for pid, ((name, program), arguments, group, uid, tty) in enumerate(chosen, start=100):
+        one, terminal = Host(tmp_path / str(pid)), (34816 + pid) * tty
+        for host in (together, one):
+            put_process(
+                host.proc,
+                pid,
+                name,
+                executable=program,
+                arguments=arguments,
+                cgroup=group,
+                uid=uid,
+                tty=terminal,
+                parent=1,
+            )
+        found[pid] = one.attributed()[pid]
+        alone.add(found[pid])
+
+    assert together.attributed() == found
+    assert len(alone) > 4
 
 
 def test_a_shell_that_became_a_script_is_seen(host: Host) -> None:
