@@ -13,7 +13,7 @@ from tests.lives.world import HOST_NETWORK, HOST_PIDS, World, pod_uid
 _PLACES = {"shipped": "/usr/lib/systemd/system", "admin": "/etc/systemd/system", "transient": "/run/systemd/transient"}
 _SECTOR = 512
 _A_FLOW = "src=10.0.1.5 dst=10.0.0.2 sport=40122 dport=443 src=10.0.0.2 dst=10.0.1.5 sport=443 dport=40122"
-_FLOW_SECONDS = 119  # nf_conntrack_udp_timeout_stream
+_FLOW_SECONDS, _TOLD_SECONDS = 119, 29  # nf_conntrack_udp_timeout_stream, nf_conntrack_udp_timeout
 _DISK_BYTES, _LOCAL_BYTES = 200 << 30, 600 << 30
 _BOOT_ID = "3d6f0c1e-74a5-4a43-9b1e-1f0a9e6f7d11"
 _IB_WORD_BYTES = 4  # port_xmit_data counts words
@@ -61,6 +61,16 @@ class StandingFiles:
         if self._life.datagrams:
             text = "Local:\n     |-- 10.0.1.5\n        /32 host LOCAL\n     |-- 127.0.0.1\n        /32 host LOCAL\n"
             self._at.put("/proc/net/fib_trie", text)
+            bound = {
+                int(each.split()[1].rpartition(":")[2]) for each in self._life.datagrams if each.startswith("tells ")
+            }
+            rows = "".join(
+                f"  {port}: 00000000:{port:04X} 00000000:0000 07 00000000:00000000 00:00000000\n"
+                for port in sorted(bound)
+            )
+            self._at.put(
+                "/proc/net/udp", f"   sl  local_address rem_address   st tx_queue rx_queue tr tm->when\n{rows}"
+            )
         self.show(0.0)
 
     def show(self, moment: float) -> None:
@@ -82,15 +92,17 @@ class StandingFiles:
                 self._at.put(f"{base}/counters/port_xmit_data", f"{outside // _IB_WORD_BYTES}\n")
 
     def _flows(self, moment: float) -> str:
-        """/proc/net/nf_conntrack: a flow is kept for two minutes after; all were answered."""
+        """/proc/net/nf_conntrack: a flow is kept for two minutes after, or half a minute if nobody answered."""
         lines = [f"ipv4     2 tcp      6 431999 ESTABLISHED {_A_FLOW} [ASSURED] mark=0 zone=0 use=2\n"]
         for told in self._life.datagrams:
-            own, each = told.startswith("asks "), connection_of(told.removeprefix("asks "))
-            if any(each.open_at(moment - back) for back in range(_FLOW_SECONDS)):
+            kind, _, rest = told.partition("s ") if told[0].isalpha() else ("", "", told)
+            answered, each = kind in {"", "ask"}, connection_of(rest)
+            if any(each.open_at(moment - back) for back in range(_FLOW_SECONDS if answered else _TOLD_SECONDS)):
                 (here, port), (there, sport) = each.local.rsplit(":", 1), str(each.peer).rsplit(":", 1)
-                asked = (here, there, port, sport) if own else (there, here, sport, port)
-                ends = "src={0} dst={1} sport={2} dport={3} src={1} dst={0} sport={3} dport={2}".format(*asked)
-                lines.append(f"ipv4     2 udp      17 101 {ends} mark=0 zone=0 use=2\n")
+                asked = (here, there, port, sport) if kind in {"ask", "say"} else (there, here, sport, port)
+                ends = "src={0} dst={1} sport={2} dport={3} {4}src={1} dst={0} sport={3} dport={2}"
+                mark = "" if answered else "[UNREPLIED] "
+                lines.append(f"ipv4     2 udp      17 29 {ends.format(*asked, mark)} mark=0 zone=0 use=2\n")
         return "".join(lines)
 
     def link_self(self, world: World) -> None:

@@ -35,7 +35,7 @@ _READERS = 2  # a Prometheus is often a pair
 _WINDOW_SECONDS, _WINDOWS, _FEWEST_WINDOWS = 600.0, 36, 5
 _STANDS_OUT_BYTES, _STANDS_OUT_TIMES = 1000, 3
 _BROUGHT_BYTES, _BROUGHT_TIMES = 200, 2  # an agent reports; a request for a page is less, and its answer more
-_SCANNED_PORTS = 4
+SCANNED_PORTS = 4
 _AWAY_SECONDS = 900.0
 _TURNS, _TURNS_SECONDS = 3, 600.0
 _MOST = 4096  # connections and machines: a server that has more is in use anyhow
@@ -268,7 +268,7 @@ class Arrivals:
         ready = {ask: hour for ask, (since, hour) in self._new.items() if at - since >= LASTING_SECONDS}
         for ask in ready:
             del self._new[ask]
-        came = {ask: hour for ask, hour in ready.items() if ports[ask.peer] < _SCANNED_PORTS}
+        came = {ask: hour for ask, hour in ready.items() if ports[ask.peer] < SCANNED_PORTS}
         return Came(
             ports=frozenset(ask.words for ask, hour in came.items() if hour),
             used=frozenset(ask.words for ask in came if ip_address(ask.peer).is_private),

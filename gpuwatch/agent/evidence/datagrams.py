@@ -6,34 +6,41 @@ flows (containers, a cluster, any stateful rule), the kernel lists them to root,
 A machine counts that has asked and got an answer. Equals that ask each other from the same port (gossip, a mesh VPN) do
 not: a server is asked by three times as many machines as it asks from there. Where the list may not be read, nothing
 is said, as before.
+
+Logs, figures and traps (syslog, collectd, sFlow, SNMP) get no answer. Where three machines of a private network or more
+send them to one port, and something here has it, they count. Not those that get the same from here (an overlay, a
+cluster), and none that tries many ports: that is a scanner. Nor ports above 32767, which are of no server.
 """
 
 import os
 import re
+from collections import Counter
 from collections.abc import Iterator, Mapping
 from contextlib import suppress
 from ipaddress import ip_address
 
 from gpuwatch.agent.closed_paths import FILE
-from gpuwatch.agent.evidence.askers import REMEMBERED_SECONDS, Ask, Asked, most_used
+from gpuwatch.agent.evidence.askers import REMEMBERED_SECONDS, SCANNED_PORTS, SEVERAL, Ask, Asked, most_used
 from gpuwatch.agent.evidence.base import Roots
 from gpuwatch.agent.evidence.files import open_by_reader
 
-_EVERY_SECONDS = 60.0  # a flow that was answered is kept for two minutes
+_EVERY_SECONDS = 30.0  # a flow that was answered is kept for two minutes, another one for half a minute
 _MOST_BYTES = 1 << 22  # 25,000 flows; a machine with more passes packets on, which `network` sees
 _MOST_ASKS = 4096
 _EQUALS = 3
+_LAST_FIXED_PORT = 32767
 # net/netfilter/nf_conntrack_standalone.c; zones and packets where they are counted, no time where a card has the flow.
 _FLOW = re.compile(
     rb"^ipv[46] +\d+ udp +17 (?:\d+ )?src=(\S+) dst=(\S+) sport=(\d{1,5}) dport=(\d{1,5}) "
     rb"(?:[a-z-]+=\d+ )*(\[UNREPLIED\] )?",
     re.MULTILINE,
 )
+_BOUND = re.compile(rb"^ *\d+: [0-9A-F]+:([0-9A-F]{4}) 0+:0000 ", re.MULTILINE)  # net/udp, net/udp6
 _LOCAL = re.compile(rb"\|-- ([0-9.]{7,15})\n\s+/32 host LOCAL")  # net/ipv4/fib_trie.c
 
 
 class Datagrams:
-    """Follows who asks by UDP; looks once a minute."""
+    """Follows who asks by UDP; looks each half minute."""
 
     def __init__(self, roots: Roots) -> None:
         """Nobody has asked yet."""
@@ -42,6 +49,8 @@ class Datagrams:
         self._asks: dict[Ask, float] = {}
         self.counted: frozenset[Ask] = frozenset()  # who has asked in the last hour, equals aside
         self._asked: dict[Ask, float] = {}  # machines that were asked from a port of this one
+        self._unanswered: dict[Ask, float] = {}  # who got no answer
+        self._sent: dict[Ask, float] = {}  # machines that this one sends something to, and their port
 
     def find_asked(self, at: float) -> Asked:
         """The port that most other machines have asked in the last hour."""
@@ -52,17 +61,38 @@ class Datagrams:
                 own = own_addresses(self._roots)
                 for source, target, (from_port, to_port), answered in flows(table):
                     if source in own and target not in own:
-                        _remember_ask(
-                            self._asked, Ask(peer=ip_address(target).packed, port=from_port, protocol="udp"), at
-                        )
-                    elif target in own and source not in own and answered:
-                        peer = ip_address(source).packed
-                        _remember_ask(self._asks, Ask(peer=peer, port=to_port, protocol="udp"), at)
+                        peer = ip_address(target).packed
+                        _remember_ask(self._asked, Ask(peer=peer, port=from_port, protocol="udp"), at)
+                        _remember_ask(self._sent, Ask(peer=peer, port=to_port, protocol="udp"), at)
+                    elif target in own and source not in own:
+                        ask = Ask(peer=ip_address(source).packed, port=to_port, protocol="udp")
+                        if answered:
+                            _remember_ask(self._asks, ask, at)
+                        elif ip_address(source).is_private and to_port <= _LAST_FIXED_PORT:
+                            _remember_ask(self._unanswered, ask, at)
         theirs = [ask for ask, seen in self._asks.items() if at - seen < REMEMBERED_SECONDS]
         asked, counted = _by_port(self._asked, at), _by_port(self._asks, at)
-        self.counted = frozenset(ask for ask in theirs if counted[ask.port] >= _EQUALS * asked.get(ask.port, 0))
+        answered_ones = {ask for ask in theirs if counted[ask.port] >= _EQUALS * asked.get(ask.port, 0)}
+        self.counted = frozenset(answered_ones | self._sent_by_several(at))
         port, machines = most_used(self.counted)
         return Asked(port=port, machines=machines)
+
+    def _sent_by_several(self, at: float) -> set[Ask]:
+        """Who sends a port what gets no answer, where several do."""
+        senders = [
+            ask for ask, seen in self._unanswered.items() if at - seen < REMEMBERED_SECONDS and ask not in self._sent
+        ]
+        ports = Counter(ask.peer for ask in senders)
+        senders = [ask for ask in senders if ports[ask.peer] < SCANNED_PORTS]
+        machines = Counter(ask.port for ask in senders)
+        several = {port for port, count in machines.items() if count >= SEVERAL}
+        several &= _bound_ports(self._roots) if several else set()
+        return {ask for ask in senders if ask.port in several}
+
+
+def _bound_ports(roots: Roots) -> set[int]:
+    """The UDP ports at which something here takes what anybody sends."""
+    return {int(each, 16) for name in ("udp", "udp6") for each in _BOUND.findall(_contents(roots, name))}
 
 
 def flows(table: bytes) -> Iterator[tuple[str, str, tuple[int, int], bool]]:

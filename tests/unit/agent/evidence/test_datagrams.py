@@ -50,6 +50,48 @@ def test_machines_that_were_answered_count(host: Roots, counts: bool) -> None:
     assert looked(host, *clients(4, counts=counts), *unanswered) == (53, 4)
 
 
+def telling(host: Roots, *lines: str, bound: int = 514) -> tuple[int | None, int]:
+    """The same where something here has that port."""
+    row = (
+        f"  462: 00000000:{bound:04X} 00000000:0000 07 00000000:00000000 00:00000000 00000000     0        0 20411 2\n"
+    )
+    (host.proc / "net/udp").write_text(f"  sl  local_address rem_address   st tx_queue rx_queue\n{row}")
+    return looked(host, *lines)
+
+
+def test_logs_and_figures_get_no_answer_and_are_use(host: Roots) -> None:
+    """Of three machines or more, to a port that something here has, on a network of one's own."""
+    switches = clients(3, 514, answered=False)
+    assert telling(host, *switches) == (514, 3)
+    assert telling(host, *switches[:2]) == (None, 0)
+    assert telling(host, *switches, bound=162) == (None, 0)
+    assert telling(host, *clients(3, 41641, answered=False), bound=41641) == (None, 0)
+    strangers = [flow(f"52.16.8.{each}", 4000, HERE, 514, answered=False) for each in range(1, 9)]
+    assert telling(host, *strangers, *switches[:2]) == (None, 0)
+
+
+def test_equals_and_scanners_tell_nothing(host: Roots) -> None:
+    """The machines of an overlay get the same from here; a scanner tries many ports."""
+    overlay = clients(4, 8472, answered=False)
+    back = [flow(HERE, 50_000 + each, f"10.0.6.{each}", 8472, answered=False) for each in range(1, 5)]
+    assert telling(host, *overlay, *back, bound=8472) == (None, 0)
+    assert telling(host, *overlay, *back[:1], bound=8472) == (8472, 3)
+    scans = [line for port in (514, 161, 162, 69) for line in clients(3, port, answered=False)]
+    assert telling(host, *scans) == (None, 0)
+
+
+def test_who_told_something_is_remembered_for_an_hour(host: Roots) -> None:
+    """A flow without an answer is kept for half a minute; switches have little to say."""
+    telling(host)
+    table, seen = host.proc / "net/nf_conntrack", Datagrams(host)
+    for minute, line in enumerate(clients(3, 514, answered=False)):
+        table.write_text(line)
+        found = seen.find_asked(minute * 1200.0)
+    assert found.machines == 3
+    table.write_text("")
+    assert seen.find_asked(3630.0).machines == 0
+
+
 def test_an_address_of_ipv6_is_the_same_however_it_is_written(host: Roots) -> None:
     """The kernel writes all its digits here."""
     ours = "fd00:0000:0000:0000:0000:0000:0000:0005"
