@@ -346,7 +346,8 @@ TABLE: tuple[Capability, ...] = (
 
 _INTRO = (
     "How to set up gpuwatch on [AWS](aws.md), [Azure](azure.md), [Google Cloud](gcp.md), [Alibaba Cloud](alibaba.md) "
-    "and [Tencent Cloud](tencent.md); on [any other cloud](driver.md) by a driver; without a cloud on [hosts of your "
+    "and [Tencent Cloud](tencent.md); on [Runpod, Lambda, OpenStack](drivers.md) and [any other cloud](driver.md) by a "
+    "driver; without a cloud on [hosts of your "
     "own](hosts.md); [several clouds](several.md) at once."
 )
 _EVIDENCE = (

@@ -103,7 +103,7 @@ class Suite:
         self._endpoint, self._region, self._machine, self._launch = endpoint, region, machine, launch
         self._path, self._run_id = Path(driver.executable or ""), f"gpuwatch-test-{uuid4().hex[:12]}"
         self._sent: dict[str, Any] = {}
-        self._came, self._name = "", ""
+        self._came, self._name, self._stopped = "", "", False
         self._calls: tuple[str, ...] = ("",)  # what needs no call
         self._machines: list[dict[str, Any]] | None = None
 
@@ -329,7 +329,7 @@ class Suite:
 
     # Changes that the user asks for.
 
-    def _idle_machine(self, *states: str) -> str:
+    def _named_machine(self, *states: str) -> str:
         if self._machine is None:
             raise _NotTested("it needs --machine ID")
         state = (self._get(self._machine) or {}).get("state")
@@ -339,10 +339,11 @@ class Suite:
 
     @_sentence("Tags come back, and others stay.", right="the new tag among the old ones", needs="tag")
     def _tags(self) -> str:
-        node_id = self._idle_machine("running", "stopped")
+        node_id = self._named_machine("running", "stopped")
         before = (self._get(node_id) or {}).get("tags", {})
-        self._change("tag", node_id, tags={DECISION_TAG: self._run_id})
-        if (self._get(node_id) or {}).get("tags", {}) != {**before, DECISION_TAG: self._run_id}:
+        tags = {DECISION_TAG: f"{self._run_id}-tag"}
+        self._change("tag", node_id, tags=tags)
+        if (self._get(node_id) or {}).get("tags", {}) != before | tags:
             raise _Broken("get shows other tags")
         return f"the tag {DECISION_TAG} stays"
 
@@ -350,7 +351,8 @@ class Suite:
     def _stops(self) -> None:
         if "start" not in self._calls:
             raise _NotTested("the driver does not offer start")
-        node_id = self._idle_machine("running")
+        node_id = self._named_machine("running")
+        self._stopped = True
         self._change("stop", node_id)
         self._await(node_id, "stopped")
         with suppress(CloudError):
@@ -359,7 +361,9 @@ class Suite:
 
     @_sentence("A start ends in running.", right="the states of the schema", needs="start")
     def _starts(self) -> None:
-        node_id = self._idle_machine("stopped")
+        node_id = self._named_machine("stopped")
+        if not self._stopped:  # a machine that somebody else stopped stays down
+            raise _NotTested("the test did not stop it")
         self._change("start", node_id)
         self._await(node_id, "running")
 

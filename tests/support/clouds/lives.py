@@ -80,9 +80,9 @@ class CloudLife:
         self.agents = IdleAgents(world.clock)
         region = world.regions[0]
         self.idle, self.busy = (world.launch({**MINE, POOL_TAG: SOLO}, region=region) for _ in "ab")
-        self.grouped = isinstance(world, WithGroups)
+        self.grouped = isinstance(world, WithGroups) and "grow" in world.calls
         before = set(world.ids())
-        if isinstance(world, WithGroups):
+        if isinstance(world, WithGroups) and self.grouped:
             world.add_group("g", {**MINE, POOL_TAG: GROUP}, size=2)
         self.members = sorted(set(world.ids()) - before)
         self.agents.busy = {self.busy, *self.members[1:]}

@@ -120,6 +120,15 @@ def test_a_machine_that_does_not_run_is_left_alone(world: DriverWorld) -> None:
     assert [each.asked for each in world.server.changes()] == []
 
 
+def test_a_machine_that_somebody_stopped_is_not_started(world: DriverWorld) -> None:
+    """It would run, and cost, when the test is over."""
+    named = everything(world)["machine"]
+    world.fake.machines[named].status = "off"
+    found = tried(world, machine=named)
+    assert set(NEED_PERMISSION[1:]) <= results(found, NOT_TESTED)
+    assert world.fake.machines[named].status == "off"
+
+
 def broken(world: DriverWorld, old: str, new: str) -> None:
     """The example with one mistake."""
     text = world.path.read_text(encoding="utf-8")
