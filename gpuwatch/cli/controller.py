@@ -58,8 +58,7 @@ from gpuwatch.runtime.x509 import authorities_named
 log = logging.getLogger(__name__)
 
 _MESSAGES_SECONDS = 10.0
-_REPORTS_SECONDS = 60.0
-_READINGS_SECONDS = 60.0
+_REPORTS_SECONDS, _READINGS_SECONDS = 60.0, 60.0
 
 # Errors of `assembled` that a person can correct.
 _UNUSABLE = (CloudError, ImportError, LedgerError, PricesError)
