@@ -5,7 +5,7 @@ BIN := $(VENV)/bin
 # Workers of the test run: one more than there are processors, for many tests wait for real processes.
 WORKERS ?= $(shell expr $$(nproc 2>/dev/null || echo 1) + 1)
 
-.PHONY: prices dashboards-check lives nightly help demo quick test gpu-test container-test lint check mutate bench docs shiv release package-test lock audit audit-if-reachable clean
+.PHONY: prices dashboards-check lives nightly help demo quick test gpu-test container-test lint check mutate bench docs site shiv release package-test lock audit audit-if-reachable clean
 
 help:
 	@echo "make demo    a simulated fleet, live: watch an idle host go from notice to stopped"
@@ -21,6 +21,7 @@ help:
 	@echo "make release  dist/: wheel, sdist, pyz, deb, rpm, sums and bills of materials of the last commit (minutes)"
 	@echo "make package-test  what make release wrote, installed into a booted Debian (root; minutes)"
 	@echo "make docs    write the pages that are generated from the code"
+	@echo "make site    the documentation as a site with search: build/site/README.html"
 	@echo "make prices  renew the built-in prices from the clouds' public catalogues (network)"
 	@echo "make lock    renew requirements/*.lock: every package of agent and controller, with its hashes"
 	@echo "make audit   look up the locked packages in the advisories (network)"
@@ -87,6 +88,16 @@ docs: $(VENV)/demo
 	$(BIN)/python -m dashboards.source
 
 # The built-in prices from the clouds' public catalogues; what is doubtful needs ARGS="--accept PATTERN".
+$(VENV)/site/ready: $(VENV)/python requirements/site.lock
+	@$(PYTHON) -m venv $(VENV)/site
+	@sh tools/install.sh $(VENV)/site/bin/python "what the site is built with" --require-hashes --requirement requirements/site.lock
+	@touch $@
+
+# A link that leads nowhere, and a page that docs/README.md does not name, fail it.
+site: $(VENV)/site/ready
+	PYTHONPATH=$(CURDIR) $(VENV)/site/bin/sphinx-build -q -E -W --keep-going -c tools/docs/site docs build/site
+	@echo "Look at build/site/README.html"
+
 prices: $(VENV)/demo
 	@$(BIN)/python -m tools.prices $(ARGS)
 
@@ -123,11 +134,12 @@ lock: $(VENV)/tools/ready
 	  --extra notify --output-file requirements/controller.lock
 	$(LOCK) --group build --output-file requirements/build.lock
 	$(LOCK) --group tools --output-file requirements/tools.lock
+	$(LOCK) --group site --output-file requirements/site.lock
 
 # --strict: a package that could not be looked up is a failure, not a clean bill.
 audit: $(VENV)/tools/ready
 	$(VENV)/tools/bin/pip-audit --strict --disable-pip --require-hashes --vulnerability-service osv \
-	  $(foreach lock,agent controller build tools,--requirement requirements/$(lock).lock)
+	  $(foreach lock,agent controller build site tools,--requirement requirements/$(lock).lock)
 
 audit-if-reachable:
 	@if $(PYTHON) tools/advisories.py; then $(MAKE) --no-print-directory audit; fi

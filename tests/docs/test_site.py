@@ -1,0 +1,26 @@
+"""The site of the documentation: what its pages become before Sphinx reads them, and that each has a place."""
+
+import re
+
+from tests.support.paths import ROOT
+from tools.docs.site.conf import contents, within
+
+DOCS = ROOT / "docs"
+
+
+def test_each_page_has_one_place_in_the_contents() -> None:
+    """Those of decisions have theirs below the page that lists them."""
+    placed = re.findall(r"^[\w/.-]+$", contents((DOCS / "README.md").read_text(encoding="utf-8")), re.MULTILINE)
+    pages = {str(path.relative_to(DOCS).with_suffix("")) for path in DOCS.rglob("*.md")} - {"README"}
+
+    assert sorted(placed) == sorted(page for page in pages if not page.startswith("adr/") or page == "adr/README")
+
+
+def test_what_is_outside_of_the_pages_is_a_name() -> None:
+    """Files and folders of the repository; links within the pages, to the web and in blocks stay as they are."""
+    page = "[code](../../gpuwatch/guard/rules.py), [`iam`](../../iam), [all](../adr), [guard](../guard.md#busy), [web](https://a.b)"
+    block = "\n```\n[code](../../gpuwatch/guard/rules.py)\n```\n"
+
+    assert within("clouds/aws", page + block) == (
+        "code, `iam`, [all](../adr/README.md), [guard](../guard.md#busy), [web](https://a.b)" + block
+    )
