@@ -21,18 +21,19 @@ _BUDGET = "Cannot evict pod as it would violate the pod's disruption budget."
 
 
 def wide_room(nodes: Iterable[KubernetesNode]) -> Room:
-    """These nodes, and one more that has room for all of their pods; as read, so that names and uids are texts."""
+    """These nodes, and one more that has room for all of their pods; as read: no pod without a text for a name."""
     known = list(nodes)
     pods = [
         PlacedPod(
             name=str(pod),
-            namespace=str(pod.namespace),
-            uid=str(pod.uid),
+            namespace=pod.namespace,
+            uid=pod.uid,
             node=str(node.name),
             ends=pod.ends_at is not None,
         )
         for node in known
         for pod in node.pods
+        if all(isinstance(word, str) for word in (pod.namespace, pod.name, pod.uid))
     ]
     spare = Place(name="spare", offers={PODS: 1_000_000})
     return Room(places=(*(Place(name=str(node.name)) for node in known), spare), pods=tuple(pods))
