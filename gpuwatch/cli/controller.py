@@ -1,7 +1,7 @@
 """The controller: its parts made from the settings, and its rounds on a schedule."""
 
 import logging
-from collections.abc import Callable, Iterator, Sequence
+from collections.abc import Callable, Iterator
 from contextlib import contextmanager
 from dataclasses import replace
 from datetime import UTC
@@ -12,9 +12,10 @@ from zoneinfo import ZoneInfo
 from apscheduler.schedulers.background import BackgroundScheduler
 from apscheduler.triggers.interval import IntervalTrigger
 
+from gpuwatch.cli.deliveries import make_budget_notices, make_notifier, make_reports
 from gpuwatch.cli.render import round_line
-from gpuwatch.clouds import Cloud, CloudError, Leftover
-from gpuwatch.clouds.named import connect, providers, secret_stores, start_command
+from gpuwatch.clouds import Cloud, CloudError
+from gpuwatch.clouds.named import connect, providers, secret_stores
 from gpuwatch.config import ConfigError
 from gpuwatch.config.settings import Settings
 from gpuwatch.controller.context import LiveParts, Memory
@@ -33,9 +34,7 @@ from gpuwatch.controller.timings import Timings, time_calls
 from gpuwatch.controller.web.serve import Observers, make_observers, make_server
 from gpuwatch.kubernetes.several import SeveralClusters
 from gpuwatch.ledger import LeadLostError, Ledger, LedgerError
-from gpuwatch.model.budget import BudgetState
 from gpuwatch.model.currency import show_in
-from gpuwatch.model.fleet import Fleet
 from gpuwatch.money import unused
 from gpuwatch.money.accounting.batches import Batches
 from gpuwatch.money.accounting.scope import count_in
@@ -43,10 +42,7 @@ from gpuwatch.money.accounting.store import Meter
 from gpuwatch.money.budgets.tracker import Budgeting
 from gpuwatch.money.prices.open import open_book
 from gpuwatch.money.prices.overrides_file import PricesError
-from gpuwatch.notify.budget_notices import BudgetNotices
 from gpuwatch.notify.delivery import DeliveryJob, Source
-from gpuwatch.notify.notifier import Notifier
-from gpuwatch.notify.reports import Reports
 from gpuwatch.runtime.clock import Clock, SystemClock
 from gpuwatch.runtime.http.server import HttpServer
 from gpuwatch.runtime.network_errors import not_listening
@@ -293,48 +289,6 @@ def schedule_readings(scheduler: BackgroundScheduler, settings: Settings, clock:
     saved = savings_read(*book, metrics.tell_savings, settings.interval, lambda: metrics.rules)
     for tick in (weeks.tick, saved.tick):
         scheduler.add_job(tick, every, max_instances=1, coalesce=True, misfire_grace_time=None)
-
-
-def make_reports(settings: Settings, clock: Clock, unused: Callable[[], Sequence[Leftover]]) -> Reports:
-    """The daily report of these settings."""
-    return Reports(
-        report=settings.report, cost=settings.cost, interval_seconds=settings.interval, clock=clock, unused=unused
-    )
-
-
-def make_budget_notices(
-    settings: Settings,
-    clock: Clock,
-    states: Callable[[], Sequence[BudgetState]],
-    count: Callable[[str, str, str], None],
-) -> BudgetNotices:
-    """The messages about budgets of these settings."""
-    return BudgetNotices(
-        notify=settings.notify,
-        budgets=settings.budgets,
-        fleet_name=settings.fleet,
-        zone=ZoneInfo(settings.cost.timezone),
-        clock=clock,
-        states=states,
-        count=count,
-    )
-
-
-def make_notifier(
-    settings: Settings, clock: Clock, fleet: Callable[[], Fleet | None], count: Callable[[str, str, str], None]
-) -> Notifier:
-    """The notifications of these settings."""
-    return Notifier(
-        notify=settings.notify,
-        signals=settings.signals,
-        fleet_name=settings.fleet,
-        rules=settings.rulebook,
-        start_command=start_command(settings.named_clouds),
-        zone=ZoneInfo(settings.cost.timezone),
-        clock=clock,
-        fleet=fleet,
-        count=count,
-    )
 
 
 def one_round(parts: ControllerContext, seen: Observers | None = None) -> Round | None:

@@ -13,7 +13,7 @@ from zoneinfo import ZoneInfo
 from aiosmtpd.controller import Controller
 from aiosmtpd.smtp import Envelope
 
-from gpuwatch.cli.controller import make_notifier
+from gpuwatch.cli.deliveries import make_notifier
 from gpuwatch.clouds.named import start_command
 from gpuwatch.clouds.settings import CloudSettings
 from gpuwatch.config.settings import Settings

@@ -10,7 +10,7 @@ from zoneinfo import ZoneInfo
 import pytest
 import yaml
 
-from gpuwatch.cli.controller import make_budget_notices
+from gpuwatch.cli.deliveries import make_budget_notices
 from gpuwatch.config.settings import Settings
 from gpuwatch.ledger import Ledger, LedgerSettings
 from gpuwatch.ledger.audit_log import Asked

@@ -9,7 +9,8 @@ from pathlib import Path
 import pytest
 from apscheduler.schedulers.background import BackgroundScheduler
 
-from gpuwatch.cli.controller import make_reports, schedule_deliveries
+from gpuwatch.cli.controller import schedule_deliveries
+from gpuwatch.cli.deliveries import make_reports
 from gpuwatch.clouds import CloudUnavailableError, Leftover, LeftoverKind
 from gpuwatch.config.settings import Settings
 from gpuwatch.controller.metrics import ControllerMetrics
