@@ -25,7 +25,7 @@ from gpuwatch.policies.kubernetes import idle_pods
 from gpuwatch.runtime.clock import SystemClock
 from tests.support.builders.fleet import a_verdict
 from tests.support.builders.kubernetes import node_object
-from tests.support.builders.kubernetes_kinds import kind_of
+from tests.support.builders.kubernetes_kinds import our_kind
 from tests.support.builders.workload_matrix import EMPTIED, EVICTED, ROWS, Row
 from tests.support.builders.workload_places import DRA, EXTRA_KINDS, Place
 from tests.support.components import require
@@ -300,7 +300,8 @@ def world(tmp_path_factory: pytest.TempPathFactory) -> Iterator[World]:
     """All rows, and the whole story of them."""
     require("kube-apiserver")
     plane, folder = control_plane(), tmp_path_factory.mktemp("matrix")
-    plane.custom(*(kind_of(each) for each in KINDS if each.group and "." in each.group), *EXTRA_KINDS)
+    # An API server learns those of their projects for half a minute of a processor; test_own_ends has each of them.
+    plane.custom(*(our_kind(each) for each in KINDS if each.group and "." in each.group), *EXTRA_KINDS)
     with a_site(folder, Path()) as site:
         made = World(site, plane, free_port(), {})
         machines = made.launch([*(f"row-{number}" for number in range(len(ROWS))), BESIDE])

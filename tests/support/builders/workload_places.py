@@ -21,7 +21,7 @@ from tests.support.builders.kubernetes import (
     replica_set_object,
     stateful_set_object,
 )
-from tests.support.builders.kubernetes_kinds import kueue_kind, longhorn_kind, object_of
+from tests.support.builders.kubernetes_kinds import kueue_kind, longhorn_kind, object_of, our_kind
 from tests.support.builders.resource_claims import (
     allocated,
     claim_object,
@@ -111,11 +111,11 @@ def owners(at: Place, *kinds: str, spec: Object | None = None) -> Object | None:
     owner: Object | None = None
     for number, kind in enumerate(kinds):
         name = "-".join(["work", *(["0"] * number)])
-        made = (
-            _PLAIN[kind](at.team, name)
-            if kind in _PLAIN
-            else object_of(BY_LABEL[kind], at.team, name, **(dict(spec or {}) if number == 0 else {}))
-        )
+        if kind in _PLAIN:
+            made = _PLAIN[kind](at.team, name)
+        else:
+            its, ours = (dict(spec or {}) if number == 0 else {}), our_kind(BY_LABEL[kind])
+            made = object_of(BY_LABEL[kind], at.team, name, definition=ours, **its)
         if owner is not None:
             made["metadata"]["ownerReferences"] = [reference(owner)]
         owner = at.create(made)
