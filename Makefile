@@ -40,7 +40,7 @@ $(VENV)/demo: $(VENV)/python pyproject.toml
 
 $(VENV)/dev: $(VENV)/demo pyproject.toml
 	@sh tools/install.sh $(BIN)/python "what the tests need" --editable '.[alibaba,aws,azure,gcp,kubernetes,tencent]' --group dev
-	@sh tools/install.sh $(BIN)/python "Tencent Cloud's description of its APIs" --no-deps 'tccli>=3.1'
+	@sh tools/install.sh $(BIN)/python "Tencent Cloud's description of its APIs" --no-compile --no-deps 'tccli>=3.1'
 	@touch $@
 
 demo: $(VENV)/demo

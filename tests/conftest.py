@@ -26,7 +26,10 @@ from tests.support.real.postgresql import end_postgresql
 from tests.support.slow_tests import SLOW
 
 # Minutes each: what runs longest begins first, so that no worker is left alone with it at the end.
-_LONGEST = ("test_crash_growth", "test_quickstart", "test_soak", "test_properties_growth", "test_properties")
+_LONGEST = (
+    *("test_quickstart", "test_real_lives", "test_cheap_additions", "test_crash_growth", "test_groups_without_stock"),
+    *("test_matrix", "test_join", "test_properties_growth", "test_properties_launch", "test_soak", "test_readme"),
+)
 _SLOW = {TESTS / "unit" / f"{name}.py" for name in SLOW}
 
 # GNU readline, once something loads it, hands a size of the terminal to every process that is started from then on.

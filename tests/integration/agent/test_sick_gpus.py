@@ -77,7 +77,13 @@ def test_a_gpu_that_hangs_from_the_start(host: Open, driver: StubDriver, fault: 
     assert agent.state is not State.UNKNOWN
 
 
-@pytest.mark.parametrize("fault", ["every call blocks, SIGTERM or not", "it blocks who attaches it, too"])
+@pytest.mark.parametrize(
+    "fault",
+    [
+        pytest.param("every call blocks, SIGTERM or not", marks=pytest.mark.nightly),
+        "it blocks who attaches it, too",
+    ],
+)
 def test_a_gpu_that_hangs_again(host: Open, driver: StubDriver, fault: str) -> None:
     """After its recovery the second hang is as cheap for the others as the first; trials in between cost nothing."""
     agent = host(replace(QUICK, hung_retry=0.3, start_deadline=3.0))
@@ -134,7 +140,7 @@ def test_two_sick_gpus(host: Open, driver: StubDriver, start: bool) -> None:
     assert agent.state is State.UNKNOWN
 
 
-@pytest.mark.parametrize("stuck", [0, 1, 2, 3])
+@pytest.mark.parametrize("stuck", [0, *(pytest.param(each, marks=pytest.mark.nightly) for each in (1, 2)), 3])
 def test_a_hang_beside_abandoned_probes(
     host: Open, driver: StubDriver, monkeypatch: pytest.MonkeyPatch, stuck: int
 ) -> None:

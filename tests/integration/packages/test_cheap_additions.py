@@ -48,7 +48,7 @@ def test_an_addition_touches_no_more_files_than_promised(tmp_path: Path, driver:
     assert {"docs/METRICS.md", "docs/guard.md", "docs/policies/README.md", "docs/CONFIGURATION.md"} <= written
     assert "tests/golden/guard_sentences.txt" in written
     assert {name for name in written if not name.startswith(("docs/", "tests/golden/"))} == set()
-    tree.run(*options, *TOUCHED)
+    tree.run(*options, "--hypothesis-profile=quick", *TOUCHED)
 
     the_metric_is_exported(tree, driver)
     the_rule_is_broken_by_make_mutate_too(tree)
