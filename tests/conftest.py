@@ -3,6 +3,7 @@
 import ctypes
 import gc
 import os
+import sys
 from collections.abc import Iterator
 from importlib.util import find_spec
 from pathlib import Path
@@ -35,6 +36,10 @@ _SLOW = {TESTS / "unit" / f"{name}.py" for name in SLOW}
 # GNU readline, once something loads it, hands a size of the terminal to every process that is started from then on.
 for _size in ("COLUMNS", "LINES"):
     os.environ.pop(_size, None)
+
+# Without bytecode each of the thousands of processes that tests start compiles gpuwatch anew: a third of their time.
+os.environ.pop("PYTHONDONTWRITEBYTECODE", None)
+sys.dont_write_bytecode = False
 
 # A folder for the tests alone: the programs that they start take no variable of this name for anything but a setting.
 if "GPUWATCH_RECORDED" in os.environ:
