@@ -67,7 +67,7 @@ settings.register_profile(
     deadline=None,
     suppress_health_check=[HealthCheck.too_slow],
     print_blob=True,
-    derandomize=os.environ.get("CI") == "true" and "GPUWATCH_LIVES" not in os.environ,
+    derandomize=os.environ.get("CI") == "true" and "NIGHTLY_LIVES" not in os.environ,
 )
 settings.register_profile("quick", parent=settings.get_profile("gpuwatch"), max_examples=10)
 settings.load_profile("gpuwatch")
@@ -103,7 +103,7 @@ def pytest_runtest_setup(item: pytest.Item) -> None:
 
 def pytest_terminal_summary(terminalreporter: pytest.TerminalReporter) -> None:
     """How long the generated fleets lived, for `make nightly`."""
-    if "GPUWATCH_LIVES" in os.environ:
+    if "NIGHTLY_LIVES" in os.environ:
         terminalreporter.write_line(f"Generated fleets lived {DAYS_LIVED[0]:,.0f} days in this process.")
 
 

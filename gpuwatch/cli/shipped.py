@@ -25,8 +25,10 @@ def shipped_folder(folder: str) -> Traversable:
 
 
 def files_below(tree: Traversable, prefix: str = "") -> Iterator[tuple[str, str]]:
-    """Path and text of each file in a shipped folder, sorted; paths have `/`."""
+    """Path and text of each file in a shipped folder, sorted; paths have `/`. Python's bytecode is left out."""
     for each in sorted(tree.iterdir(), key=lambda entry: entry.name):
+        if each.name == "__pycache__":
+            continue
         if each.is_dir():
             yield from files_below(each, f"{prefix}{each.name}/")
         else:

@@ -17,7 +17,7 @@ from concurrent.futures import ThreadPoolExecutor
 
 from tests.support.paths import ROOT, TESTS
 
-LIVES = 500  # of a part
+LIVES = 500  # of a part; the variable does not begin with GPUWATCH_, which programs take for a setting
 STORIES = ("test_properties", "test_properties_growth")
 PARTS = [(story, seed) for seed in range(1, 17) for story in STORIES]
 PARTS += [("test_properties_launch", seed) for seed in (1, 2)]
@@ -51,7 +51,7 @@ def play(number: int) -> bool:
     story, seed = PARTS[number - 1]
     command = [sys.executable, "-m", "pytest", "-n0", "-q", f"--hypothesis-seed={seed}", f"tests/properties/{story}.py"]
     begun = time.perf_counter()
-    environment = os.environ | {"GPUWATCH_LIVES": str(LIVES)}
+    environment = os.environ | {"NIGHTLY_LIVES": str(LIVES)}
     ended = subprocess.run(command, cwd=ROOT, env=environment, capture_output=True, text=True, check=False)
     days = re.search(r"lived ([\d,]+) days", ended.stdout)
     sys.stdout.write(
@@ -59,7 +59,7 @@ def play(number: int) -> bool:
         f"{time.perf_counter() - begun:,.0f} s  {'passed' if ended.returncode == 0 else 'FAILED'}\n"
     )
     if ended.returncode != 0:
-        sys.stdout.write(f"GPUWATCH_LIVES={LIVES} {' '.join(command)}\n{ended.stdout}{ended.stderr}\n")
+        sys.stdout.write(f"NIGHTLY_LIVES={LIVES} {' '.join(command)}\n{ended.stdout}{ended.stderr}\n")
     sys.stdout.flush()
     return ended.returncode == 0
 

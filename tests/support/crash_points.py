@@ -85,14 +85,14 @@ def every_cut(
 
     With a `pace` those are cut that leave `begin` when they are divided by it, those of a call that changes machines
     always, and of a round that passes the same boundaries as the round before far fewer: it waits. With `around` those
-    alone of the rounds that make this call, and of the round after each. With GPUWATCH_LIVES in the environment, as in
+    alone of the rounds that make this call, and of the round after each. With NIGHTLY_LIVES in the environment, as in
     `make nightly`, all are.
 
     What the ledger acknowledged survives (test_ledger proves that with kill -9), all else of the controller is lost:
     between two rounds it has nothing else. So stories that share a beginning are told together up to their cut.
     """
     base, before, last, cuts = story.desk, 0, Fate(0), 0
-    whole_story = "GPUWATCH_LIVES" in os.environ
+    whole_story = "NIGHTLY_LIVES" in os.environ
     for number in range(story.rounds):
         story.befalls(base, number)
         whole, fate = copied(base), Fate(0)

@@ -8,7 +8,7 @@ A case that cannot be (`reason_against`) shows nothing.
 
 A test or a case with `@pytest.mark.nightly` is one more of a kind of which another one runs each day.
 
-With GPUWATCH_LIVES in the environment, as in `make nightly`, the full product runs. So does a case by its own id.
+With NIGHTLY_LIVES in the environment, as in `make nightly`, the full product runs. So does a case by its own id.
 """
 
 import os
@@ -27,7 +27,7 @@ def left_out(items: Sequence[pytest.Item], asked: Sequence[str]) -> list[pytest.
 
     `asked` are the arguments of the command line.
     """
-    if "GPUWATCH_LIVES" in os.environ:
+    if "NIGHTLY_LIVES" in os.environ:
         return []
     families: dict[tuple[str, str], list[pytest.Function]] = {}
     by_name = [each.rpartition("/")[2] for each in asked if "::" in each]

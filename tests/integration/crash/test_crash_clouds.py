@@ -1,7 +1,7 @@
 """The power fails at every step of a life over each provider's fake: each thing is done once, and the ledger is true.
 
 Notice, stop, the end of a group's member, a launch, and their settlement, each by the real provider over HTTP. After
-the cut a new process begins: its provider remembers nothing. CI plays a part of the cuts; with GPUWATCH_LIVES in the
+the cut a new process begins: its provider remembers nothing. CI plays a part of the cuts; with NIGHTLY_LIVES in the
 environment all are played (`make nightly`).
 """
 
@@ -63,7 +63,7 @@ def play(life: CloudLife, cut: int, downtime: float) -> None:
 def test_a_power_cut_anywhere_on_any_cloud_leaves_each_thing_done_once(name: str, tmp_path: Path) -> None:
     """One stop, one end, one launch, what is busy untouched, no intent open, no call without its record (P12, P13)."""
     passed = boundaries(name, tmp_path)
-    pace = 1 if "GPUWATCH_LIVES" in os.environ else len(passed) // CUTS
+    pace = 1 if "NIGHTLY_LIVES" in os.environ else len(passed) // CUTS
     begin = list(FAULT_WORLDS).index(name) * 5 % pace + 1
     for cut in range(begin, len(passed) + 1, pace):
         with a_life(name, tmp_path) as life:

@@ -8,6 +8,7 @@ import yaml
 from click.testing import CliRunner, Result
 
 from gpuwatch.cli.main import commands
+from gpuwatch.cli.shipped import files_below
 from tests.support.paths import ROOT
 
 KINDS = ("alerts", "dashboards", "units", "iam", "helm", "kustomize")
@@ -37,6 +38,15 @@ def test_each_file_that_is_written_is_named(kind: str, tmp_path: Path) -> None:
     assert found
     for name in found:
         assert f"written    {tmp_path}/a/b/{name}\n" in done.output
+
+
+def test_what_python_compiled_is_no_file_of_ours(tmp_path: Path) -> None:
+    """In a clone, `make docs` leaves bytecode beside the dashboards."""
+    (tmp_path / "source" / "__pycache__").mkdir(parents=True)
+    (tmp_path / "source" / "__pycache__" / "boards.cpython-311.pyc").write_bytes(b"\xa7\r\r\n")
+    (tmp_path / "source" / "boards.py").write_text("BOARDS = ()\n", encoding="utf-8")
+
+    assert dict(files_below(tmp_path)) == {"source/boards.py": "BOARDS = ()\n"}
 
 
 @pytest.mark.parametrize("kind", KINDS)
