@@ -100,7 +100,7 @@ def shipped_files() -> set[str]:
 
 def test_the_wheel_is_small(wheel: Path) -> None:
     """Each GPU host downloads it, most of them for the agent alone."""
-    assert wheel.stat().st_size < 2_750_000
+    assert wheel.stat().st_size < 2_800_000
 
 
 def test_the_images_have_what_the_wheel_has() -> None:

@@ -23,6 +23,7 @@ ARGUMENTS = {
     "export iam": ("out/iam",),
     "export kustomize": ("out/kustomize",),
     "export units": ("out/units",),
+    "cloud test": ("/bin/false",),
     "cost rates": ("--bill", "bill.csv"),
     "cost reconcile": ("--bill", "bill.csv"),
     "export focus": ("out/focus",),
@@ -39,6 +40,7 @@ ARGUMENTS = {
 # These work on a GPU host, or from files alone, and so on a bare install.
 NEED_NO_EXTRA = {
     "agent",
+    "cloud test",
     "completion",
     "config check",
     "config init",
