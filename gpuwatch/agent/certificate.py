@@ -14,7 +14,6 @@ from gpuwatch.runtime.certificates import NAMES_REMEDY, Ends, by_handshake
 from gpuwatch.runtime.clock import Clock
 from gpuwatch.runtime.http.access import is_loopback
 from gpuwatch.runtime.http.auth import files_of
-from gpuwatch.runtime.joined import ANY_AGENT
 from gpuwatch.runtime.secrets import warn_of_open
 
 _LOG = logging.getLogger(__name__)
@@ -42,5 +41,4 @@ def hosts_of(settings: AgentSettings) -> frozenset[str] | None:
     if settings.controller is not None:
         return None
     addresses = {each for each in own_addresses(Roots()) if not is_loopback(each)}
-    names = {socket.gethostname(), settings.host, *settings.allowed_hosts, ANY_AGENT}
-    return frozenset(addresses | names) - _ANY
+    return frozenset(addresses | {socket.gethostname(), settings.host, *settings.allowed_hosts}) - _ANY

@@ -14,6 +14,7 @@ from ipaddress import ip_address
 from typing import Any
 
 from gpuwatch.runtime.clock import Clock
+from gpuwatch.runtime.joined import ANY_AGENT
 from gpuwatch.runtime.reloading_file import signatures
 from gpuwatch.runtime.tls import TlsFiles, client_context, server_context
 
@@ -40,7 +41,7 @@ class Validity:
         """Why it is not for a machine with these names and addresses; None: it is, or a proxy's name may be."""
         if not self.names:
             return "it names no host (subjectAltName)"
-        known = {part for each in hosts for part in (each.lower(), _label(each)) if part}
+        known = {part for each in (*hosts, ANY_AGENT) for part in (each.lower(), _label(each)) if part}
         looked_at = [each for each in self.names if _label(each) or any(not _label(host) for host in hosts)]
         if not looked_at or any(each.lower() in known or _label(each) in known | {"*"} for each in looked_at):
             return None
