@@ -29,13 +29,7 @@ class Bmc(Protocol):
         ...
 
     def switch_off(self, permit: Permit) -> None:
-        """Ask for a clean shutdown of the machine that was shown last, never for a forced one.
-
-        Raises:
-            CloudUnavailableError: nobody knows whether it was accepted.
-            CloudError: it was not accepted.
-
-        """
+        """Ask for a clean shutdown of the machine that was shown last; raises as `Cloud.stop`."""
         ...
 
     def switch_on(self, permit: Permit | None) -> None:

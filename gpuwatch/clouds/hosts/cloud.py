@@ -77,9 +77,11 @@ class HostsCloud:
 
         """
         hosts, recalled = self._hosts()
-        with ThreadPoolExecutor(max_workers=_AT_ONCE) as pool:
-            found = {node.id: node for node in pool.map(self._show_host, hosts.values())}
-        found |= recalled
+        found = {name: self._node(host) for name, host in hosts.items()} | recalled
+        powered = [hosts[name] for name, node in found.items() if name in hosts and self._powers.has_control(node.pool)]
+        if powered:
+            with ThreadPoolExecutor(max_workers=min(_AT_ONCE, len(powered))) as pool:
+                found |= {node.id: node for node in pool.map(self._show_host, powered)}
         return [found[name] for name in sorted(found)]
 
     def node(self, node_id: str) -> Node | None:

@@ -12,6 +12,7 @@ Rules, all of them:
    All other silence stays unknown.
 """
 
+import logging
 import socket
 from collections.abc import Callable
 from dataclasses import replace
@@ -31,6 +32,8 @@ from gpuwatch.model.power import PowerAnswer, PowerQuestion, is_of_one_host, sam
 from gpuwatch.model.stops import StopAnswer
 from gpuwatch.runtime.clock import Clock
 from gpuwatch.runtime.secrets import read_secret
+
+log = logging.getLogger(__name__)
 
 UUID_TAG = "system-uuid"  # never written anywhere: it is how the ledger's rounds remember it
 CANNOT_END = "no such host is ever terminated"
@@ -84,6 +87,7 @@ class Powers:
         self._going: dict[str, tuple[str | None, float]] = {}  # the boot that ends, and since when, by its agent's yes
         self._ordered: dict[str, float] = {}  # when each was ordered on, until it runs
         self._silent: dict[str, tuple[float, CloudError]] = {}
+        self._said: dict[str, str | None] = {}
         self._sightings = Sightings(clock)
         self.ask_agent: AskAgent = nobody
 
@@ -107,6 +111,7 @@ class Powers:
             self._last[node.id] = found.state
         if found.state is NodeState.RUNNING:
             self._ordered.pop(node.id, None)
+        self._say_once(node.id, found.cannot_stop or found.unseen)
         if (uuid := self._uuids.get(node.id)) is not None:
             found = replace(found, tags={**found.tags, UUID_TAG: uuid})
         return self._sightings.with_sight(found)
@@ -138,6 +143,12 @@ class Powers:
         if doubt is None and shown.state is NodeState.UNKNOWN:
             doubt = f"its BMC {bmc} does not say whether it is on"
         return self._unseen(node, doubt) if doubt is not None else self._down(node, shown.state)
+
+    def _say_once(self, node_id: str, why: str | None) -> None:
+        """Say in the log why a host is not switched off or on, once for each reason."""
+        if why is not None and self._said.get(node_id) != why:
+            log.warning("%s is not switched off or on: %s", node_id, why)
+        self._said[node_id] = why
 
     def _ask_own_agent(self, node: Node) -> PowerAnswer | CloudError:
         """What the agent says of its host, or why it says nothing."""

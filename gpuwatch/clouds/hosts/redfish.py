@@ -210,14 +210,6 @@ def _error(asked: str, status: int, body: bytes) -> CloudError:
         return AuthFailedError(f"{asked}: {wrong} (HTTP {status})", code=code)
     if status >= _BROKEN:
         return CloudUnavailableError(f"{asked}: it is busy, or starts itself again (HTTP {status})", code=code)
-    return CloudError(f"{asked}: it answers HTTP {status}: {legible(_words(body), _LONGEST)}", code=code)
-
-
-def _words(body: bytes) -> str:
-    """The BMC's own words in an error."""
-    try:
-        found = msgspec.json.decode(body)["error"]
-        more = [each["Message"] for each in found.get("@Message.ExtendedInfo", ()) if "Message" in each]
-        return " ".join(str(each) for each in more) or str(found.get("message", ""))
-    except (msgspec.MsgspecError, UnicodeDecodeError, RecursionError, LookupError, TypeError, AttributeError):
-        return body.decode("utf-8", "replace")
+    return CloudError(
+        f"{asked}: it answers HTTP {status}: {legible(body.decode('utf-8', 'replace'), _LONGEST)}", code=code
+    )

@@ -19,11 +19,13 @@ from gpuwatch.ledger import Ledger
 from gpuwatch.model.activity import State
 from gpuwatch.model.decision import Status, Verb
 from gpuwatch.model.fleet import DEFAULT_POOL, Node, NodeReport, NodeState
+from gpuwatch.model.money import SAVES
 from gpuwatch.model.power import PowerAnswer, PowerQuestion
 from gpuwatch.policies import PoolRules
 from gpuwatch.policies.idle import IdleRules
 from gpuwatch.policies.schedule import Window
 from tests.support.builders.fleet import NOW, a_verdict
+from tests.support.builders.money import a_price
 from tests.support.clouds.hosts.bmc import MAC, ONE, TWO, Woken
 from tests.support.clouds.idle_agents import IdleAgents
 from tests.support.clouds.lives import Recorded
@@ -37,6 +39,7 @@ RULES = PoolRules(
     schedule={"day": _DAY},
 )
 LIMITS = Limits(max_stops_per_hour_ratio=1.0)
+PRICE = a_price("0.68")
 CUTS = 5  # in CI; all of them with GPUWATCH_LIVES
 NIGHT, DAY = 25, 50  # rounds until the idle host is off, and until it is on again
 
@@ -88,6 +91,7 @@ class Rack(Woken, IdleAgents):
                 pools={"train": RULES, DEFAULT_POOL: RULES}, limits=Limits(max_stops_per_hour_ratio=1.0), enforce=True
             ),
             memory=self.memory,
+            prices=lambda _hire, _at: PRICE,
         )
         step(parts)
 
@@ -132,6 +136,8 @@ def test_an_idle_host_is_powered_off_and_woken_by_the_schedule_and_the_busy_one_
             rack.round()
             rack.rest()
         assert (rack.state(ONE), rack.state(TWO)) == (NodeState.STOPPED, NodeState.RUNNING)
+        stop = rack.ledger.history(ONE, limit=1)[0].intent
+        assert stop.arguments[SAVES] == "0"  # its price is paid all the same
         assert rack.told(ONE)[-2:] == [(Verb.NOTICE, Status.SETTLED), (Verb.STOP, Status.SETTLED)]
         for _ in range(DAY):
             rack.round()

@@ -1,5 +1,7 @@
 """Power of one's own hosts: off and on only where BMC and agent are of one machine, and never by force."""
 
+import json
+import re
 from collections.abc import Iterator
 from pathlib import Path
 
@@ -14,6 +16,7 @@ from gpuwatch.clouds import (
     ProtectedError,
 )
 from gpuwatch.clouds.hosts.settings import HostSettings, HostsSettings, PowerSettings
+from gpuwatch.clouds.hosts.sources import read_targets
 from gpuwatch.clouds.permit import in_force
 from gpuwatch.clouds.silence import Past
 from gpuwatch.model.decision import DECISION_TAG
@@ -46,14 +49,15 @@ def test_a_host_is_switched_off_cleanly_and_on_again_and_its_bmc_says_so(lab: Po
     assert (lab.bmcs[ONE].asked_for, lab.bmcs[TWO].asked_for) == (["GracefulShutdown", "On"], [])
 
 
-def test_swapped_bmcs_switch_nothing_off(lab: PoweredLab) -> None:
-    """The worst mistake of a rack: each BMC's address is at the other host. Both are refused, and it is told."""
+def test_swapped_bmcs_switch_nothing_off(lab: PoweredLab, caplog: pytest.LogCaptureFixture) -> None:
+    """The worst mistake of a rack: each BMC's address is at the other host. Both are refused, and it is said once."""
     lab.bmcs[ONE].uuid, lab.bmcs[TWO].uuid = lab.bmcs[TWO].uuid, lab.bmcs[ONE].uuid
     for name in (ONE, TWO):
         assert "is not its own" in (lab.seen(name).cannot_stop or "")
         with pytest.raises(ProtectedError, match="is not its own: it shows the system UUID"):
             lab.cloud.stop(name, "key", permit=a_permit())
     assert lab.bmcs[ONE].asked_for == lab.bmcs[TWO].asked_for == []
+    assert len([each for each in caplog.messages if f"{ONE} is not switched off or on: the BMC" in each]) == 1
 
 
 def test_addresses_that_swap_between_the_list_and_the_stop_switch_nothing_off(lab: PoweredLab) -> None:
@@ -270,3 +274,51 @@ def test_an_agent_powers_its_own_host_off_and_its_bmc_switches_it_on(tmp_path: P
         with pytest.raises(PermitExpiredError):
             lab.cloud.stop(ONE, "key", permit=a_permit(leads=lambda: False))
         assert [each for each in lab.questions if each[1]] == [(ONE, True)]
+
+
+@pytest.mark.parametrize(
+    ("power", "machine", "told"),
+    [
+        ({"stop_by": "ipmi"}, {}, "stop_by is ipmi, and cloud.hosts.power.train.start_by is redfish"),
+        ({"password_file": None}, {}, "cloud.hosts.power.train.password_file is not set"),
+        ({"broadcast": "10.0.0.255/24"}, {}, "'10.0.0.255/24' is not a broadcast address"),
+        ({}, {"bmc": "https://10.0.1.1"}, "'https://10.0.1.1' is not the address of a BMC"),
+        ({}, {"bmc": "10.0.1.1:99999"}, "'10.0.1.1:99999' is not the address of a BMC"),
+        ({}, {"mac": "52:54:00:12:34"}, "'52:54:00:12:34' is not a MAC address"),
+        (
+            {"stop_by": "agent", "start_by": "wake", "user": None, "password_file": None},
+            {"bmc": "[fd00::1]:8443"},
+            None,
+        ),
+    ],
+)
+def test_mistakes_in_the_settings_are_named(
+    power: dict[str, str | None], machine: dict[str, str], told: str | None
+) -> None:
+    """Also that one BMC speaks one language; Wake-on-LAN needs no user."""
+    rules = PowerSettings(**{"user": "u", "password_file": "p", **power})  # type: ignore[arg-type]
+    settings = HostsSettings(machines={ONE: HostSettings(**machine)}, power={"train": rules})
+    found = [each.wrong for each in settings.contradictions()]
+    assert len(found) == (told is not None)
+    assert told is None or told in found[0]
+
+
+@pytest.mark.parametrize(
+    ("labels", "targets", "told"),
+    [
+        ({"bmc": "10.0.1.1"}, ["a", "b"], "has a label `bmc`, which names one host, and 2 targets"),
+        ({"mac": "52-54-00-12-34-56"}, ["a", "b"], "has a label `mac`, which names one host"),
+        ({"bmc": "http://b"}, ["a"], "'http://b' is not the address of a BMC"),
+        ({"mac": "5"}, ["a"], "'5' is not a MAC address"),
+    ],
+)
+def test_mistakes_in_a_file_are_named(tmp_path: Path, labels: dict[str, str], targets: list[str], told: str) -> None:
+    """One BMC for two hosts would switch off the wrong one."""
+    file = tmp_path / "hosts.json"
+    file.write_text(json.dumps([{"targets": targets, "labels": labels}]), encoding="utf-8")
+    with pytest.raises(ValueError, match=re.escape(told)):
+        read_targets(file)
+    right = [{"targets": ["a"], "labels": {"bmc": "10.0.1.1:8443", "mac": "52-54-00-12-34-56", "rack": "r"}}]
+    file.write_text(json.dumps(right), encoding="utf-8")
+    (found,) = read_targets(file)
+    assert (found.bmc, found.mac, found.tags) == ("10.0.1.1:8443", "52-54-00-12-34-56", {"rack": "r"})
