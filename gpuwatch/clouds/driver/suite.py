@@ -262,7 +262,7 @@ class Suite:
             doubt = doubt_of(each, self._region, PRICE)
             if doubt is not None or each["type"] not in types:
                 raise _Broken(doubt or f"nobody asked for {each['type']}")
-        return f"{len(found)} prices for {len(types)} types"
+        return f"types: {len(types)}, prices: {len(found)}"
 
     @_sentence("Wrong secrets give no list.", right="the error auth")
     def _needs_secrets(self) -> None:
