@@ -23,6 +23,7 @@ PACKAGES = {
     "curl": "curl",
     "dpkg-deb": "dpkg",
     "ip": "iproute2",
+    "ipmi_sim": "openipmi",
     "mmdebstrap": "mmdebstrap",
     "pg_ctl": "postgresql util-linux",
     "podman": "podman",

@@ -8,7 +8,7 @@ missing() {
     for pair in cc:gcc chromium:chromium prometheus:prometheus promtool:prometheus victoria-metrics:victoria-metrics \
         prometheus-alertmanager:prometheus-alertmanager amtool:prometheus-alertmanager \
         systemd-analyze:systemd systemd-nspawn:systemd-container dbus-daemon:dbus at:at crontab:cron \
-        ssh:openssh-client tmux:tmux screen:screen curl:curl ip:iproute2; do
+        ssh:openssh-client tmux:tmux screen:screen curl:curl ip:iproute2 ipmitool:ipmitool ipmi_sim:openipmi; do
         command -v "${pair%%:*}" >/dev/null 2>&1 || echo "${pair##*:}"
     done
     [ -x /usr/sbin/sshd ] || echo openssh-server  # not in every user's PATH

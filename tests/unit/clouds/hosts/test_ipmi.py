@@ -5,7 +5,6 @@ import subprocess
 from collections.abc import Iterator
 from contextlib import contextmanager
 from pathlib import Path
-from shutil import which
 
 import pytest
 
@@ -14,6 +13,7 @@ from gpuwatch.clouds.hosts.ipmi import Ipmi
 from gpuwatch.model.fleet import NodeState
 from gpuwatch.model.power import same_host
 from tests.support.builders.fleet import a_permit
+from tests.support.components import require
 from tests.support.real.agents import eventually, free_port
 
 UUID, PASSWORD = "4c4c4544-0051-4a10-8056-c4c04f4e3533", "let-me-in"
@@ -148,16 +148,8 @@ def simulated(folder: Path) -> Iterator[int]:
     for name, text in texts.items():
         (folder / name).write_text(text, encoding="utf-8")
     (folder / "chassis").chmod(0o755)
-    command = [
-        "ipmi_sim",
-        "-c",
-        str(folder / "config"),
-        "-f",
-        str(folder / "machine"),
-        "-n",
-        "-s",
-        str(folder / "state"),
-    ]
+    parts = ["-c", folder / "config", "-f", folder / "machine", "-n", "-s", folder / "state"]
+    command = [str(each) for each in (require("ipmi_sim"), *parts)]
     running = subprocess.Popen(command, stdin=subprocess.DEVNULL, stdout=subprocess.DEVNULL, stderr=subprocess.DEVNULL)
     try:
         yield port
@@ -166,9 +158,9 @@ def simulated(folder: Path) -> Iterator[int]:
         running.wait()
 
 
-@pytest.mark.skipif(not (which("ipmi_sim") and which("ipmitool")), reason="Debian's openipmi and ipmitool are missing")
 def test_openipmis_simulator_is_switched_off_softly_and_on_again(tmp_path: Path) -> None:
     """By the real ipmitool, with an operator's rights: the machine is the one of the GUID."""
+    require("ipmitool")
     with simulated(tmp_path) as port:
         bmc = Ipmi("127.0.0.1", port, user="ann", password=PASSWORD.encode)
         eventually(lambda: f":{port:04X} " in Path("/proc/net/udp").read_text(encoding="ascii"), lambda: port)
