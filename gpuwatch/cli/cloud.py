@@ -61,6 +61,8 @@ def run_suite(  # noqa: PLR0913  one for each option
 
     It only reads, unless --machine or --launch is given.
     """
+    from collections import Counter
+
     from gpuwatch.clouds.driver.settings import DriverSettings
     from gpuwatch.clouds.driver.suite import BROKE, Suite
     from gpuwatch.runtime.clock import SystemClock
@@ -81,5 +83,6 @@ def run_suite(  # noqa: PLR0913  one for each option
         if each in broken:
             for name, text in (("sent", each.sent), ("came", each.came), ("right", each.right)):
                 print_text(f"{'':<12}{name + ':':<7}{legible(text or 'nothing')}")
-    print_text(f"{len(broken)} of {len(found.sentences)} sentences are broken.")
+    counts = Counter(each.result for each in found.sentences)
+    print_text(", ".join(f"{result}: {count}" for result, count in counts.items()).capitalize() + ".")
     sys.exit(bool(broken))

@@ -33,7 +33,7 @@ PARTS += [(f"test_{name}", 1) for name in ("isolation", "isolation_cluster", "is
 PARTS += [(f"test_{name}", 1) for name in ("random_neighbours", "weeks_are_bounded")]
 PARTS += [(f"../unit/{name}", 1) for name in ("guard/test_fleet_idleness", "money/blocked/test_blocked")]
 # Power cuts at every boundary, of which `make test` leaves most out where nothing new happens.
-CRASHES = ("", "_clouds", "_cluster", "_growth", "_interruption", "_offers", "_sick", "_stale")
+CRASHES = ("", "_clouds", "_cluster", "_growth", "_hosts", "_interruption", "_offers", "_sick", "_stale")
 PARTS += [(f"../integration/crash/test_crash{each}", 1) for each in CRASHES]
 # Each call of each cloud under each fault, of which `make test` runs those that show every pair.
 PARTS += [(f"../contracts/{name}", 1) for name in ("test_cloud_faults", "test_cloud_faults_groups", "test_clouds")]

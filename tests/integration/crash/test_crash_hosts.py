@@ -40,7 +40,7 @@ RULES = PoolRules(
 )
 LIMITS = Limits(max_stops_per_hour_ratio=1.0)
 PRICE = a_price("0.68")
-CUTS = 5  # in CI; all of them with GPUWATCH_LIVES
+CUTS = 5  # in CI; all of them with NIGHTLY_LIVES
 NIGHT, DAY = 25, 50  # rounds until the idle host is off, and until it is on again
 
 
@@ -188,7 +188,7 @@ def test_a_power_cut_anywhere_leaves_the_day_as_it_was() -> None:
     """One poweroff, the busy host untouched, no intent open for ever, and the host is back by day."""
     passed = boundaries()
     near = [number for number, where in enumerate(passed, 1) if where.endswith((" stop", " start"))]
-    every = range(1, len(passed) + 1) if "GPUWATCH_LIVES" in os.environ else near[:CUTS]
+    every = range(1, len(passed) + 1) if "NIGHTLY_LIVES" in os.environ else near[:CUTS]
     for cut in every:
         with a_rack() as rack:
             fate = Fate(cut)
