@@ -21,7 +21,7 @@ from gpuwatch.model.sight import Silence
 class Past:
     """What was seen before this process began; `places` are those that had shown what they have, also if nothing.
 
-    `accepted` are the machines of which a stop was accepted, and nobody has seen the end yet.
+    `accepted` are the machines of which a stop was accepted or ended since then, and no round has seen them.
     """
 
     nodes: tuple[Node, ...] = ()

@@ -5,6 +5,7 @@ state is unknown, so nothing is done to it (P1).
 """
 
 import logging
+from datetime import timedelta
 from functools import cache
 
 from gpuwatch.clouds import Cloud
@@ -14,6 +15,7 @@ from gpuwatch.model.decision import Status, Verb
 
 log = logging.getLogger(__name__)
 
+_ITS_OWN = timedelta(seconds=1)  # what a round did has its own time, or a later one
 _LOOKED_AT = 20  # the newest rounds; the newest of all is whole, except in a damaged ledger
 
 
@@ -29,14 +31,15 @@ def past_of(ledger: Ledger) -> Past:
     if newest is None:
         return Past()
     try:
-        fleet, opened = ledger.observation(newest.id).fleet, ledger.open_actions(newest.at).open_intents
+        fleet, since = ledger.observation(newest.id).fleet, ledger.view(newest.at, recent=_ITS_OWN)
     except LedgerError as error:
         log.warning("What was seen before this start is not known: %s", error)
         return Past()
     accepted = [
         each.intent.node_id
-        for each in opened
+        for each in since.open_intents
         if each.intent.verb is Verb.STOP and each.last is not None and each.last.status is Status.ACCEPTED
     ]
+    accepted += [each.node_id for each in since.recent if each.verb is Verb.STOP and each.status is Status.SETTLED]
     places = frozenset(fleet.places)
     return Past(nodes=fleet.nodes, groups=fleet.groups, places=places, accepted=frozenset(accepted))
