@@ -20,7 +20,7 @@ from tests.support.paths import ROOT
 ROOM = ROOT / "gpuwatch"
 ODD = "ann\x1b]0;owned\x07\x1b[2J\u202e\x9b31m\u2028\r\nnothing is running  $0.00"
 # Who reads the kubelet's list and makes its words printable; AMD's library, which is kept off it; the probe's own
-# protocol, the agent's orders, its questions about packages, the IAM policy, hand-over of settings, the demo, whose
+# protocol, the agent's orders, its questions about packages, the IAM policy, a driver's answer, hand-over of settings, the demo, whose
 # names are ours, the log, the last resort, bars of progress in words of ours, tables and lines that are made legible,
 # and the table of `gpuwatch top`, of which tests/unit/cli/top says that it obeys nobody else.
 WRITERS = {
@@ -34,6 +34,7 @@ WRITERS = {
     "cli/base.py",
     "cli/top/live.py",
     "clouds/aws/iam.py",
+    "clouds/drivers/talk.py",
     "config/handover.py",
     "runtime/program.py",
     "runtime/log_format.py",
