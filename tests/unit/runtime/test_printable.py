@@ -20,9 +20,9 @@ from tests.support.paths import ROOT
 ROOM = ROOT / "gpuwatch"
 ODD = "ann\x1b]0;owned\x07\x1b[2J\u202e\x9b31m\u2028\r\nnothing is running  $0.00"
 # Who reads the kubelet's list and makes its words printable; AMD's library, which is kept off it; the probe's own
-# protocol, the agent's orders, its questions about packages, the IAM policy, a driver's answer, hand-over of settings, the demo, whose
-# names are ours, the log, the last resort, bars of progress in words of ours, tables and lines that are made legible,
-# and the table of `gpuwatch top`, of which tests/unit/cli/top says that it obeys nobody else.
+# protocol, the agent's orders, its questions about packages, the IAM policy, a driver's answer, hand-over of settings,
+# the demo, whose names are ours, the log, the last resort, bars of progress in words of ours, tables and lines that are
+# made legible, and the table of `gpuwatch top`, of which tests/unit/cli/top says that it obeys nobody else.
 WRITERS = {
     "agent/attribution/pod_list.py",
     "agent/devices/amd/library.py",
