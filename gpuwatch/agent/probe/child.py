@@ -98,7 +98,7 @@ class ProbeChild:
         for number, patience in ((signal.SIGTERM, TERMINATE_SECONDS), (signal.SIGKILL, KILL_SECONDS)):
             if self.process.poll() is not None:
                 return True
-            os.killpg(self.process.pid, number)
+            _signal_group(self.process.pid, number)
             try:
                 self.process.wait(patience)
             except subprocess.TimeoutExpired:
@@ -126,6 +126,14 @@ class ProbeChild:
         thread = threading.Thread(target=drain, name=f"probe-{name}", daemon=True)
         thread.start()
         return thread
+
+
+def _signal_group(pid: int, number: int) -> None:
+    """Signal a process and its group; a forked one that has not begun its own group yet is alone."""
+    for send in (os.killpg, os.kill):
+        with contextlib.suppress(ProcessLookupError):
+            send(pid, number)
+            return
 
 
 def _signal_name(number: int) -> str:

@@ -211,6 +211,20 @@ print(second.process is q, q.poll() is None, second.end(), second.process.poll()
     assert ended(code) == "True None True True\nFalse False True -15\n"
 
 
+def test_a_process_that_has_no_group_yet_is_ended_all_the_same() -> None:
+    """On a busy host it may not have run at all when its command line turns out to be another one."""
+    code = """
+from gpuwatch.agent.probe.child import ProbeChild
+setsid, os.setsid = os.setsid, lambda: time.sleep(60)
+p = PreforkedProbe(lambda told: time.sleep(60))
+ProbeChild.runs(("/bin/sleep", "9"), p)
+first = ProbeChild(["/bin/sleep", "9"])
+print(first.process is p, first.end(), p.poll())
+"""
+
+    assert ended(code) == "True True -15\n"
+
+
 def test_a_process_with_threads_is_not_forked() -> None:
     """Somebody else could hold a lock there, for ever."""
     code = """
