@@ -37,7 +37,7 @@ def _pairs(_: click.Context, param: click.Parameter, values: tuple[str, ...]) ->
 )
 @click.option("--endpoint", metavar="URL", help="The address of the cloud, as in cloud.endpoint_url.")
 @click.option("--region", metavar="NAME", help="The region to ask for; else all.")
-@click.option("--machine", metavar="ID", help="Also tag, stop and start this machine. Name one that nobody uses.")
+@click.option("--machine", metavar="ID", help="Also tag, stop and start this machine. Use an idle one.")
 @click.option(
     "--launch",
     multiple=True,

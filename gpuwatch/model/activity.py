@@ -117,7 +117,7 @@ class Tally:
 
     Seconds of the node and of its GPUs together by state, as long as somebody looked; a GPU that is not to be given
     work and does none counts as `down`. Joules are differences of the GPUs' energy counters, over
-    `joules_gpu_seconds` of them. For accounting; never a ground for removal.
+    `joules_gpu_seconds` of them. For accounting, and for how long a node was watched; never a ground for removal.
     """
 
     since: datetime

@@ -28,7 +28,7 @@ from gpuwatch.runtime.clock import ManualClock
 from tests.support.builders.fleet import a_permit
 from tests.support.fakes.cloud_worlds import FLEET, MINE, REFUSALS, WORLDS, World, a_world, seen
 from tests.support.fakes.moto_faults import REGION
-from tools.docs.cloud_evidence import NOT_THERE, TABLE
+from tools.docs.cloud_capabilities import NOT_THERE, TABLE
 
 MUTATIONS: dict[str, Callable[[Cloud, str], object]] = {
     "stop": lambda cloud, node_id: cloud.stop(node_id, "key", permit=a_permit()),

@@ -15,7 +15,8 @@ from gpuwatch.clouds import Cloud
 from gpuwatch.clouds.settings import CLOUDS as PACKAGES
 from gpuwatch.model.fleet import Node
 from tests.support.paths import ROOT
-from tools.docs.cloud_evidence import CLOUDS, NOT_THERE, TABLE, Capability, render
+from tools.docs.cloud_capabilities import CLOUDS, NOT_THERE, TABLE, Capability
+from tools.docs.cloud_evidence import render
 
 
 def protocols() -> Iterator[type]:

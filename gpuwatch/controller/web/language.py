@@ -32,7 +32,7 @@ _SHOWN = re.compile(
 
 
 def language_of(accepted: str) -> str | None:
-    """The language of an Accept-Language, the dearest that there is; None: English."""
+    """The language that an Accept-Language prefers, of those that there are; None: English."""
     wanted = []
     for each in accepted.split(","):
         name, _, quality = each.partition(";")
