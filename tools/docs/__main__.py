@@ -1,7 +1,10 @@
-"""`python -m tools.docs`: write every page that is generated from the code; with names, print those pages."""
+"""`python -m tools.docs`: write every page that is generated from the code; with names, print those pages.
+
+With `--check` it writes nothing, and names the pages that are not what the code says.
+"""
 
 import sys
-from collections.abc import Callable
+from collections.abc import Callable, Iterator
 from functools import partial
 from pathlib import Path
 
@@ -66,19 +69,32 @@ PARTS: dict[str, Callable[[str], str]] = {
 
 
 def main(names: list[str]) -> int:
-    """The exit status: 2 for a page that is not generated."""
+    """The exit status: 1 if `--check` finds an old page, 2 for a page that is not generated."""
+    if names == ["--check"]:
+        old = sorted(name for name, text in _pages() if not _same(_ROOT / name, text))
+        sys.stderr.writelines(f"{name} is not what the code says: run `make docs`\n" for name in old)
+        return 1 if old else 0
     unknown = [name for name in names if name not in PAGES]
     if unknown:
         sys.stderr.write(f"{unknown[0]} is not a generated page; generated pages are {', '.join(PAGES)}\n")
         return 2
     for name in names:
         sys.stdout.write(PAGES[name]())
-    for name in () if names else PARTS:
-        (_ROOT / name).write_text(PARTS[name]((_ROOT / name).read_text(encoding="utf-8")), encoding="utf-8")
-    for name in () if names else PAGES:
+    for name, text in () if names else _pages():
         (_ROOT / name).parent.mkdir(parents=True, exist_ok=True)
-        (_ROOT / name).write_text(PAGES[name](), encoding="utf-8")
+        (_ROOT / name).write_text(text, encoding="utf-8")
     return 0
+
+
+def _pages() -> Iterator[tuple[str, str]]:
+    for name, fill in PARTS.items():
+        yield name, fill((_ROOT / name).read_text(encoding="utf-8"))
+    for name, render in PAGES.items():
+        yield name, render()
+
+
+def _same(page: Path, text: str) -> bool:
+    return page.exists() and page.read_text(encoding="utf-8") == text
 
 
 if __name__ == "__main__":
