@@ -72,10 +72,6 @@ the next morning, its notice comes at {notice_of_the_evening:%H:%M},
 withdrawn; then {balanced.owned} and a notice of {balanced.owner_grace_period} (`balanced`)
 
 waits {old:words} once it is idle.
-
-parked: untouched for {balanced.whole} (`balanced`)
-
-then stalled: stopped after {balanced.whole}, or reported
 """,
     "docs/policies/timing.md": """
 | {balanced.wait}; {eager.wait}, the notice included ({attended} before the notice where a session is open or

@@ -6,7 +6,7 @@ back least often, and of those the ones where the pool has fewest nodes. An offe
 not asked at all.
 
 An offer without a record is not preferred for ever and not avoided either: it counts as half a loss in one hour.
-docs/policies/spot.md has the measurements.
+`make bench ARGS=spot` measures them.
 """
 
 from collections.abc import Iterable
