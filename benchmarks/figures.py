@@ -31,6 +31,9 @@ class Figure:
         """What it should be, and whether it is; empty without a goal."""
         if self.ratio_at_most is not None and self.ratio is not None:
             return f"<= {_number(self.ratio_at_most)}x {_met(self.ratio <= self.ratio_at_most)}"
+        if self.at_least is not None and self.at_most is not None:
+            met = self.at_least <= median(self.runs) <= self.at_most
+            return f"{_number(self.at_least)} to {_number(self.at_most)} {self.unit}".rstrip() + f" {_met(met)}"
         if self.at_least is not None:
             return f">= {_number(self.at_least)} {self.unit}".rstrip() + f" {_met(median(self.runs) >= self.at_least)}"
         if self.at_most is not None:

@@ -24,6 +24,7 @@ from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass, replace
 from datetime import UTC, datetime
 from decimal import Decimal
+from operator import mul
 from statistics import fmean, median
 
 from gpuwatch.model.money import format_usd
@@ -175,9 +176,9 @@ def coming(fleet: FleetDays, seconds: float, month_ends: Sequence[int] = ()) -> 
 
     """
     ahead = seconds / DAY
-    usd = _expected_usd(fleet, ahead)
     floor = fleet.dearest_usd_per_hour * seconds / 3600
-    monthly = _monthly(fleet, ahead, month_ends)
+    monthly, fleet = _apart_monthly(fleet, ahead, month_ends)
+    usd = _expected_usd(fleet, ahead)
     if fleet.days < _LEAST_DAYS:
         short = (
             f"history is too short: {fleet.days} day{'s' * (fleet.days != 1)}, {_LEAST_DAYS} are needed to see how far "
@@ -186,10 +187,11 @@ def coming(fleet: FleetDays, seconds: float, month_ends: Sequence[int] = ()) -> 
         return Coming(usd=usd, radius=None, warnings=(short,))
     held = max(1, min(math.ceil(ahead), (fleet.days - _WEEK) // 2))
     last = fleet.days - held
-    stride = max(1, math.ceil((last - _WEEK + 1) / _MOST_ORIGINS))
+    first = _WINDOW if last >= 2 * _WINDOW else _WEEK  # where as much was known as now, if there are enough such days
+    stride = max(1, math.ceil((last - first + 1) / _MOST_ORIGINS))
     errors = [
         fleet.usd(origin, origin + held) - _expected_usd(fleet.keep_days(origin), held)
-        for origin in range(last, _WEEK - 1, -stride)
+        for origin in range(last, first - 1, -stride)
     ]
     reach = (radius(errors) or 0.0) * (ahead / held if held < ahead else min(1.0, ahead / held))
     return Coming(usd=usd + monthly, radius=max(floor, reach, _dark_usd(fleet, ahead)))
@@ -220,20 +222,51 @@ def _dark_usd(fleet: FleetDays, ahead: float) -> float:
     return _expected_usd(replace(fleet, machines=dark), ahead)
 
 
-def _monthly(fleet: FleetDays, ahead: float, month_ends: Sequence[int]) -> float:
-    """What each of at least two earlier months had more on the same days, from as long before its end on."""
-    more: list[list[float]] = []
-    for end in month_ends:
-        last = fleet.days - (fleet.edge - end) // DAY
-        first = last - math.ceil(ahead)
-        if first >= _WEEK and last <= fleet.days:
-            days = enumerate(_expected_days(fleet.keep_days(first), last - first), first)
-            more.append([fleet.usd(day, day + 1) - usd for day, usd in days])
-    if len(more) < 2:  # noqa: PLR2004  months
-        return 0.0
-    totals = [sum(each) for each in more]
-    common = sum(max(0.0, min(day)) for day in zip(*more, strict=True))
-    return max(0.0, min(totals)) if common > _SAME_DAYS * max(totals) > 0 else 0.0
+def _apart_monthly(fleet: FleetDays, ahead: float, month_ends: Sequence[int]) -> tuple[float, FleetDays]:
+    """What each of at least two earlier months had more on the same days, from as long before its end on.
+
+    Second: the fleet without it. It says nothing of other days, and who expects it again was not surprised by it.
+    """
+    length = math.ceil(ahead)
+    starts = [fleet.days - (fleet.edge - end) // DAY - length for end in month_ends]
+    starts = [first for first in starts if _WEEK <= first <= fleet.days - length]
+    if len(starts) < 2:  # noqa: PLR2004  months
+        return 0.0, fleet
+    more = [_more(fleet, fleet, first, length) for first in starts]
+    prices = [24 * usd for usd in fleet.usd_per_hour.values()]
+    days = [[sum(map(mul, prices, day)) for day in zip(*each.values(), strict=True)] for each in more]
+    if not sum(_common(days)) > _SAME_DAYS * max(map(sum, days)) > 0:
+        return 0.0, fleet
+    left = dict[Kind, tuple[float | None, ...]]()
+    for kind, values in fleet.machines.items():
+        common = _common([each[kind] for each in more])
+        extra = {first + at: count for first in starts for at, count in enumerate(common)}
+        left[kind] = tuple([None if value is None else value - extra.get(at, 0.0) for at, value in enumerate(values)])
+    others = replace(fleet, machines=left)
+    # Again, since what was usual before a month's end held what came at the end before that one.
+    again = [_more(fleet, others, first, length) for first in starts]
+    days = [[sum(map(mul, prices, day)) for day in zip(*each.values(), strict=True)] for each in again]
+    shared = [at for at, usd in enumerate(_common(days)) if usd]
+    return min(sum(each[at] for at in shared) for each in days), others
+
+
+def _more(fleet: FleetDays, usual: FleetDays, first: int, length: int) -> dict[Kind, list[float]]:
+    """How many machines of each kind ran on each day from that one on, beyond what was usual then."""
+    end = first + length
+    return {
+        kind: [
+            (value or 0.0) - expected
+            for value, expected in zip(
+                values[first:end], expected_machines(usual.machines[kind][:first], length), strict=True
+            )
+        ]
+        for kind, values in fleet.machines.items()
+    }
+
+
+def _common(months: Sequence[Sequence[float]]) -> list[float]:
+    """What all of them had more on each day."""
+    return [max(0.0, min(day)) for day in zip(*months, strict=True)]
 
 
 def expected_machines(values: Values, ahead: int) -> list[float]:

@@ -142,6 +142,15 @@ def test_work_at_each_months_end_is_expected_at_the_next_one() -> None:
 
     assert usual.usd == pytest.approx(24 * USD * (2 * 12 + 200), rel=0.05)
     assert once.usd == pytest.approx(24 * USD * 2 * 12, rel=0.1)
+    assert usual.radius == pytest.approx(12 * 24 * USD), "one machine: what comes each month surprises nobody"
+
+
+def test_the_first_weeks_of_a_fleet_do_not_widen_its_intervals_for_months() -> None:
+    """Wild weeks at a fleet's beginning are forgotten when there were eight weeks of other days."""
+    wild, calm = random.Random(1), random.Random(2)
+    days = [wild.choice((0.0, 40.0)) for _ in range(27)] + [10 + calm.uniform(-0.5, 0.5) for _ in range(80)]
+
+    assert expected(a_fleet(*days), 10).radius == pytest.approx(10 * 24 * USD, rel=0.1)
 
 
 def test_days_that_nobody_saw_are_no_days_of_zero() -> None:
