@@ -258,9 +258,11 @@ def _lines(choice: Choice, limit: int, today: date) -> Iterator[str]:
     yield from align_rows(rows, left={1, 2}, spare={column: rank for rank, column in enumerate(factors, start=1)})
     yield ""
     shown = choice.ranked[:limit]
-    for each in shown:
-        for note in each.candidate.notes:
-            yield f"{each.candidate.offer.instance_type} in {each.candidate.offer.region}: {note}."
+    if choice.weights is instances.WEIGHTS:
+        yield "The first row does most for a dollar: the order is by cost, then by score."
+    else:
+        yield "The order is by score."
+    yield from _notes(shown)
     yield from _far_dearer(choice, shown)
     yield from _about_training(choice, shown)
     if len(choice.ranked) > limit:
@@ -271,6 +273,16 @@ def _lines(choice: Choice, limit: int, today: date) -> Iterator[str]:
     yield "docs/advice.md defines the score."
 
 
+def _notes(shown: Sequence[Ranked]) -> Iterator[str]:
+    """Each note once, with the types that it is about."""
+    about: dict[str, list[str]] = {}
+    for each in shown:
+        offer = each.candidate.offer
+        for note in each.candidate.notes:
+            about.setdefault(note, []).append(f"{offer.instance_type} in {offer.region}")
+    return (f"{'; '.join(types)}: {note}." for note, types in about.items())
+
+
 def _far_dearer(choice: Choice, shown: Sequence[Ranked]) -> Iterator[str]:
     """Of machines that cost many times the cheapest: what they cost, and why they are listed all the same."""
     least = min((cost for each in choice.ranked if (cost := each.candidate.usd_per_hour)), default=None)
@@ -279,9 +291,10 @@ def _far_dearer(choice: Choice, shown: Sequence[Ranked]) -> Iterator[str]:
         if least is None or cost is None or cost < _FAR_DEARER * least:
             continue
         reason = max(choice.weights, key=lambda name: choice.weights[name] * each.factors[name])
+        why = "does as much for a dollar" if reason == "cost" else f"is listed for its {reason}"
         yield (
             f"{found.offer.instance_type} in {found.offer.region} costs {cost / least:,.0f} times the cheapest that "
-            f"holds it ({format_usd(least)}/h); it is listed for its {reason}. --weights cost=1 ranks by cost alone."
+            f"holds it ({format_usd(least)}/h), and {why}."
         )
 
 

@@ -36,9 +36,24 @@ def test_the_reason_is_the_factor_that_counts_most() -> None:
     """Eight large GPUs for a small model are listed for what they perform, where more than money is asked for."""
     text = shown("--params", "7B", "--weights", "performance=0.3,cost=0.4,network=0.15,service=0.05,ecosystem=0.1")
 
-    assert re.search(r"p6-b200.48xlarge in us-east-1 costs \d+ times the cheapest that holds it \(\$0.70/h\)", text)
-    assert "it is listed for its performance. --weights cost=1 ranks by cost alone." in text
+    assert re.search(
+        r"p6-b200.48xlarge in us-east-1 costs \d+ times the cheapest that holds it \(\$0.70/h\), "
+        "and is listed for its performance",
+        text,
+    )
+    assert "The order is by score." in text
     assert "costs" not in shown("--params", "7B", "--weights", "cost=1")
+
+
+def test_a_dear_machine_in_the_usual_order_does_as_much_for_a_dollar() -> None:
+    """Cost is what a dollar buys: who reads of 27 times the cheapest is told why it is here."""
+    text = shown("--params", "7B", "--train")
+
+    assert "The first row does most for a dollar: the order is by cost, then by score." in text
+    assert re.search(
+        r"p6-b200.48xlarge in us-east-1 costs \d+ times the cheapest .*, and does as much for a dollar", text
+    )
+    assert text.count("recomputes whole layers") == 1, "a note of several types is told once"
 
 
 @pytest.mark.parametrize(("params", "words"), [("7B", "7 billion"), ("350M", "350 million"), ("1e12", "1 trillion")])
