@@ -72,7 +72,8 @@ def acknowledge(pool: str | None, reason: str, path: Path | None, *, as_json: bo
         settings = settings_of(path)
         operations.check_pool(pool, settings.rulebook.known)
         given = operations.acknowledge(settings.ledger, SystemClock(), pool, reason)
-        print_text(json_text("acknowledge", given) if as_json else operations.acknowledge_text(pool))
+        frozen = () if as_json else operations.frozen_pools(settings.ledger)
+        print_text(json_text("acknowledge", given) if as_json else operations.acknowledge_text(pool, frozen))
 
 
 @commands.command()

@@ -24,6 +24,7 @@ from gpuwatch.runtime.printable import legible
 from gpuwatch.runtime.table import align_rows
 
 _EVERY = 2**31  # records: more than a ledger has
+_FREEZE = "mass_idleness"
 
 
 def pause(settings: LedgerSettings, clock: Clock, pool: str | None, seconds: float | None, reason: str) -> Pause:
@@ -92,9 +93,25 @@ def acknowledge(settings: LedgerSettings, clock: Clock, pool: str | None, reason
     return Acknowledgement(pool=pool, at=now, who=who, reason=reason)
 
 
-def acknowledge_text(pool: str | None) -> str:
-    """Return an acknowledged freeze as text for people."""
-    return f"Acknowledged: the idleness of {_pool(pool)} up to now. Pauses stay as they are."
+def frozen_pools(settings: LedgerSettings) -> tuple[str, ...]:
+    """The pools with nodes that the newest round kept because many had become idle at once."""
+    ledger = Ledger.connect(settings, read_only=True)
+    try:
+        newest = ledger.rounds(1)
+        reviews = ledger.round(newest[0].id).reviews if newest and newest[0].whole else ()
+    finally:
+        ledger.close()
+    return tuple(sorted({each.pool for each in reviews for answer in each.refusals if answer.rule == _FREEZE}))
+
+
+def acknowledge_text(pool: str | None, frozen: Sequence[str]) -> str:
+    """Return an acknowledged freeze as text for people; `frozen` are the pools that the newest round froze."""
+    given = f"Acknowledged: the idleness of {_pool(pool)} up to now. Pauses stay as they are."
+    if pool in frozen or (pool is None and frozen):
+        return given
+    kept = "no pool" if pool is None else f"no node of pool {pool}"
+    others = f"Frozen: {', '.join(frozen)}." if frozen else "A freeze that comes later is not ended by this."
+    return f"{given}\nWarning: the newest round froze {kept}. {others}"
 
 
 def keep_backtest(settings: LedgerSettings, made: BacktestRecord) -> None:

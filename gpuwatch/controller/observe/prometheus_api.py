@@ -25,6 +25,7 @@ from gpuwatch.runtime.reloading_file import ReloadingFile
 if TYPE_CHECKING:
     import aiohttp
 
+_OTHERS = frozenset((*range(300, 400), 404, 405, 501))  # HTTP, without a body of the API: a proxy before it gives 502
 _LARGEST_ANSWER_BYTES = 64 * 1024**2  # 12,500 nodes make 2 to 3 MB
 _AT_A_TIME = 4
 _MOST_SKEW_SECONDS = 5.0
@@ -199,8 +200,12 @@ def read_answer(status: int, body: bytes, at: datetime | tuple[float, float]) ->
     try:
         reply = _BODY.decode(body)
     except (msgspec.MsgspecError, UnicodeDecodeError, RecursionError) as error:
-        words = f"HTTP {status}" if status != 200 else f"no answer of its API: {error}"  # noqa: PLR2004  HTTP
-        return Answer(doubt=f"Prometheus gave {words}")
+        if status in _OTHERS:
+            return Answer(doubt=f"another program than Prometheus answers (HTTP {status}); check the URL of Prometheus")
+        if status != 200:  # noqa: PLR2004  HTTP
+            return Answer(doubt=f"Prometheus gave HTTP {status}")
+        words = "Prometheus gave no answer of its API; another program may listen at its URL"
+        return Answer(doubt=f"{words}: {error}"[:500])
     if status != 200 or reply.status != "success" or reply.data is None:  # noqa: PLR2004  HTTP
         words = " ".join(filter(None, (f"HTTP {status}", reply.error_type, reply.error)))
         return Answer(doubt=f"Prometheus refused the query: {words}"[:500])

@@ -17,6 +17,7 @@ from gpuwatch.controller.operations import operator_name
 from gpuwatch.ledger import Ledger, LedgerSettings
 from gpuwatch.ledger.settings import contradictions
 from gpuwatch.model.decision import Reason, Verb
+from gpuwatch.model.proposal import Answer, Review, Step
 from gpuwatch.runtime.clock import SystemClock
 from tests.support.builders.fleet import NOW, a_node, an_observation
 from tests.support.real.postgresql import postgresql
@@ -39,6 +40,13 @@ def ledger(request: pytest.FixtureRequest, tmp_path: Path, monkeypatch: pytest.M
     assert ledger.lead()
     yield ledger
     ledger.close()
+
+
+def a_freeze(pool: str) -> Review:
+    """What the guard says of a pool that became idle at once."""
+    step = Step(node_id="i-1", verb=Verb.NOTICE, reason=REASON, change="")
+    frozen = Answer(rule="mass_idleness", refused=True, sentence="9 of 9 working nodes turned idle at once.")
+    return Review(pool=pool, step=step, answers=(frozen,))
 
 
 def gpuwatch(*arguments: str) -> Result:
@@ -83,6 +91,7 @@ def test_a_pool_that_is_misspelt_is_neither_paused_nor_resumed(ledger: Ledger) -
 
 def test_an_acknowledgement_is_on_record_and_ends_no_pause(ledger: Ledger) -> None:
     """Who, of which pool, when; `resume` is none."""
+    ledger.record_round(an_observation(a_node()), reviews=[a_freeze("training")])
     gpuwatch("pause", "--reason", "audit")
     one = gpuwatch("acknowledge", "--pool", "training", "--reason", "the course is over")
     everything = gpuwatch("acknowledge")
@@ -95,6 +104,18 @@ def test_an_acknowledgement_is_on_record_and_ends_no_pause(ledger: Ledger) -> No
     gpuwatch("resume")
     assert len(ledger.view(SystemClock().now()).acknowledged) == 2
     assert ledger.audit().broken is None
+
+
+def test_an_acknowledgement_of_what_is_not_frozen_says_so(ledger: Ledger) -> None:
+    """It is kept, since the next round may have begun; but whoever named another pool learns it at once."""
+    before = gpuwatch("acknowledge").output
+    ledger.record_round(an_observation(a_node()), reviews=[a_freeze("default")])
+    other = gpuwatch("acknowledge", "--pool", "training").output
+
+    given = "Acknowledged: the idleness of all pools up to now. Pauses stay as they are.\n"
+    warning = "Warning: the newest round froze no pool. A freeze that comes later is not ended by this.\n"
+    assert before == given + warning
+    assert other.endswith("Warning: the newest round froze no node of pool training. Frozen: default.\n")
 
 
 def test_a_pause_needs_a_reason_and_a_real_duration(ledger: Ledger) -> None:

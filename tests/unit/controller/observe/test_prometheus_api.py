@@ -72,6 +72,13 @@ def test_doubtful_series_are_none(result: object, kind: str, why: str) -> None:
 DOUBTS = {
     "nothing": (200, b"", "no answer of its API"),
     "a page of a proxy": (502, b"<html>", "HTTP 502"),
+    "another program": (
+        404,
+        b"<h1>Not Found</h1>",
+        "another program than Prometheus answers (HTTP 404); check the URL",
+    ),
+    "a login page": (302, b"", "another program than Prometheus answers (HTTP 302)"),
+    "a proxy": (502, b"", "Prometheus gave HTTP 502"),
     "half an answer": (200, body([a_row()])[:-9], "no answer of its API"),
     "an error": (422, b'{"status":"error","errorType":"execution","error":"too many samples"}', "too many samples"),
     "an error with data": (200, body([a_row()]).replace(b"success", b"error"), "refused"),
