@@ -1,6 +1,7 @@
 """The house: who may import whom, how large a room may be, what the running agent may carry."""
 
 import ast
+import re
 import subprocess
 import sys
 from graphlib import CycleError, TopologicalSorter
@@ -11,9 +12,11 @@ import pytest
 
 from tests.support.each import for_each
 from tests.support.paths import ROOT
+from tools.docs.rooms import floors, imports
 
 MODULES = sorted((ROOT / "gpuwatch").rglob("*.py"))
 TESTS = sorted((ROOT / "tests").rglob("*.py"))
+CONTRIBUTING = (ROOT / "CONTRIBUTING.md").read_text(encoding="utf-8")
 LONGEST_LINES = 400
 # Both take user and password away. Whoever else shows an address asks the first.
 READ_A_PASSWORD = {"gpuwatch/runtime/http/address.py", "gpuwatch/runtime/installed.py"}
@@ -40,6 +43,56 @@ def test_no_modules_import_each_other_in_a_circle() -> None:
         order.prepare()
     except CycleError as circle:
         pytest.fail(" -> ".join(circle.args[1]))
+
+
+def test_the_picture_of_the_rooms_is_the_import_graph() -> None:
+    """docs/pictures/rooms.svg says of each room what grimp finds."""
+    graph = grimp.build_graph("gpuwatch", cache_dir=None)
+    rooms = {module.split(".")[1] for module in graph.modules if module.count(".") > 1}
+    found: dict[str, set[str]] = {room: set() for room in rooms}
+    for module in graph.modules:
+        for other in graph.find_modules_directly_imported_by(module):
+            pair = [name.split(".")[1] for name in (module, other) if "." in name]
+            if len(pair) == 2 and pair[0] in rooms and pair[0] != pair[1]:
+                found[pair[0]].add(pair[1])
+
+    assert imports() == found
+
+
+def test_contributing_has_the_rooms_from_top_to_bottom() -> None:
+    """Each once, and none above one that import-linter's layers have above it."""
+    table = CONTRIBUTING.partition("## Where things belong")[2].partition("\n## ")[0]
+    named = re.findall(r"^\| `(\w+)/` \|", table, re.MULTILINE)
+    floor = {room: level for level, every in enumerate(floors()) for room in every}
+
+    assert sorted(named) == sorted(floor)
+    assert [floor[room] for room in named] == sorted(floor[room] for room in named)
+
+
+def test_what_contributing_names_is_there() -> None:
+    """Each file and folder exists, and each `file.py:NAME` has that name: a table of places is right or useless."""
+    folders = ("gpuwatch", "tests", "tools", "docs", "alerts", "dashboards", "benchmarks", "deploy", "packaging")
+    paths = {
+        "/" + str(path.relative_to(ROOT)) + "/" * path.is_dir()
+        for folder in folders
+        for path in [ROOT / folder, *(ROOT / folder).rglob("*")]
+    }
+    named = re.findall(
+        r"`((?:[\w-]+/)*(?:[\w-]+/|[\w-]+\.(?:py|c|tsv|md|yml|yaml|html|js|css)))(?::(\w+))?`", CONTRIBUTING
+    )
+    lost = [
+        f"{path}:{name}"
+        for path, name in named
+        if not re.search(r"[A-Z]{4}|^dist/", path)  # stands for any name, or is made by a release
+        and not any(
+            there.endswith("/" + path)
+            and (not name or re.search(rf"\b{name}\b", (ROOT / there[1:]).read_text("utf-8")))
+            for there in paths
+        )
+    ]
+
+    assert len(named) > 100
+    assert lost == []
 
 
 @for_each([*MODULES, *TESTS], lambda path: path.relative_to(ROOT))

@@ -28,6 +28,7 @@ from tools.docs import (
     json_documents,
     metrics,
     policies,
+    rooms,
     runbooks,
     sizing,
 )
@@ -55,6 +56,7 @@ PAGES: dict[str, Callable[[], str]] = {
     "docs/CONFIGURATION.md": configuration.render_configuration_md,
     "docs/pictures/decision.svg": partial(decision.render_picture, "en"),
     "docs/pictures/decision.zh-CN.svg": partial(decision.render_picture, "zh"),
+    "docs/pictures/rooms.svg": rooms.render_picture,
     "alerts/recording.yml": recording_rules.render,
     **{f"{kustomize.FOLDER}/{name}": partial(kustomize.render, name) for name in kustomize.NAMES},
     **{f"docs/runbooks/{page}.md": partial(runbooks.render_runbooks_md, page) for page in runbooks.TITLES},

@@ -8,7 +8,6 @@ import re
 import textwrap
 from collections.abc import Sequence
 from dataclasses import dataclass, fields
-from html import escape
 from typing import Any
 
 from gpuwatch.agent import daemon
@@ -22,21 +21,13 @@ from gpuwatch.controller.observe import before_stop_client
 from gpuwatch.guard import RULES, Limits, judge
 from gpuwatch.model.duration import format_duration
 from gpuwatch.policies import POLICIES, notices, propose
+from tools.docs.svg import draw, text_at
 
 Words = tuple[str, str]  # in English and in Chinese
 
 _WIDTH, _HEAD, _ROW, _PAD, _LEFT, _SPLIT = 860, 44, 17, 14, 52, 520
 _LETTERS = {"en": (62, 43), "zh": (34, 24)}  # that fit beside each other: in what happens, and in what keeps a machine
 _PLACE = re.compile(r"(<!-- stages -->)\n.*?(<!-- end of stages -->)", re.DOTALL)
-_STYLE = """
-:root { --ink: #1b1f24; --faint: #59636e; --paper: #ffffff; --line: #d0d7de; --mark: #0b62a8; --keep: #1a7a43; }
-@media (prefers-color-scheme: dark) {
-  :root { --ink: #e6edf3; --faint: #9aa5b1; --paper: #0d1117; --line: #30363d; --mark: #66b3f2; --keep: #63c98b; }
-}
-text { fill: var(--ink); font: 13px system-ui, "Noto Sans CJK SC", sans-serif; }
-.name { font-weight: 600; } .head { fill: var(--faint); } .keep { fill: var(--keep); } .number { fill: var(--paper); }
-.paper { fill: var(--paper); } .dot { fill: var(--mark); } .rule { stroke: var(--line); }
-"""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -206,18 +197,13 @@ def render_picture(language: str) -> str:
             parts.append(f'<line class="rule" x1="26" y1="{middle}" x2="26" y2="{middle + height}" stroke-width="2"/>')
         parts.append(f'<circle class="dot" cx="26" cy="{middle}" r="12"/>')
         parts.append(f'<text class="number" x="26" y="{middle + 4}" text-anchor="middle">{number}</text>')
-        parts.append(_text(_LEFT, y + 14, stage.name[which], "name"))
-        parts += [_text(_LEFT, y + 14 + _ROW * (row + 1), line, "") for row, line in enumerate(does)]
-        parts += [_text(_SPLIT, y + 14 + _ROW * row, line, "keep") for row, line in enumerate(keeps)]
+        parts.append(text_at(_LEFT, y + 14, stage.name[which], "name"))
+        parts += [text_at(_LEFT, y + 14 + _ROW * (row + 1), line) for row, line in enumerate(does)]
+        parts += [text_at(_SPLIT, y + 14 + _ROW * row, line, "keep") for row, line in enumerate(keeps)]
         y += _height(does, keeps)
     _, does_head, keeps_head, _ = _HEADS[language]
-    head = [_text(_LEFT, 24, does_head, "head"), _text(_SPLIT, 24, keeps_head, "head")]
-    size = f'width="{_WIDTH}" height="{y}"'
-    return (
-        f'<svg xmlns="http://www.w3.org/2000/svg" viewBox="0 0 {_WIDTH} {y}" {size} role="img">\n'
-        f"<style>{_STYLE}</style>\n"
-        f'<rect class="paper" width="{_WIDTH}" height="{y}"/>\n' + "\n".join([*head, *parts]) + "\n</svg>\n"
-    )
+    head = [text_at(_LEFT, 24, does_head, "head"), text_at(_SPLIT, 24, keeps_head, "head")]
+    return draw(_WIDTH, y, [*head, *parts])
 
 
 def _which(language: str) -> int:
@@ -256,7 +242,3 @@ def _pieces(words: str) -> list[str]:
 
 def _height(does: Sequence[str], keeps: Sequence[str]) -> int:
     return _ROW * max(len(does) + 1, len(keeps)) + _PAD
-
-
-def _text(x: int, y: int, words: str, kind: str) -> str:
-    return f'<text x="{x}" y="{y}"' + (f' class="{kind}"' if kind else "") + f">{escape(words)}</text>"
