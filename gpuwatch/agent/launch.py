@@ -80,16 +80,20 @@ def main(argv: Sequence[str]) -> int:
 
 
 def _prefork() -> "PreforkedProbe | None":
-    """The first probe, as a fork of this process that has loaded what a probe needs; None: it could not be forked."""
+    """The first probe, as a fork of this process that has loaded what both need; None: it could not be forked."""
     load_without_more()
-    import gpuwatch.agent.devices.nvml  # noqa: F401, PLC0415  loaded while the settings are judged
-    from gpuwatch.agent.probe.main import main as probe  # noqa: PLC0415  as above
+    from gpuwatch.agent.probe.main import main as probe  # noqa: PLC0415  loaded while the settings are judged
     from gpuwatch.agent.probe.preforked import PreforkedProbe  # noqa: PLC0415  as above
 
     try:
-        return PreforkedProbe(probe)
+        return PreforkedProbe(probe, _load_nvml)
     except (OSError, RuntimeError):
         return None  # then it is started as a program, and says why if that fails, too
+
+
+def _load_nvml() -> None:
+    """What the probe of an NVIDIA GPU needs, and the agent never does: 1.7 MiB of it."""
+    import gpuwatch.agent.devices.nvml  # noqa: F401, PLC0415  in the probe alone
 
 
 class _Judging(threading.Thread):

@@ -11,13 +11,13 @@ Rules, all of them:
 5. A machine has one vote, whatever it says. One that says what cannot be has no vote, and still counts as a machine.
 """
 
-import hashlib
 import re
 from collections import Counter
 from collections.abc import Mapping
 from dataclasses import dataclass, field
 
 from gpuwatch.model.bounds import BoundedInt, BoundedText
+from gpuwatch.model.hashes import blake2b
 
 FEWEST_MACHINES = 10
 WATCHED_SECONDS = 86400.0
@@ -128,7 +128,7 @@ class PoolTally:
 
 def key_of(salt: str, words: str) -> str:
     """The key of what these words say; the same salt and words make the same key on every machine."""
-    made = hashlib.blake2b(words.encode("utf-8", "replace"), digest_size=9, key=salt.encode()[:64])
+    made = blake2b(words.encode("utf-8", "replace"), digest_size=9, key=salt.encode()[:64])
     return _in_letters(made.digest())
 
 

@@ -12,7 +12,6 @@ of the monotonic clock, so no wall clock counts:
 5. A file of another machine, which an image brought along, says nothing.
 """
 
-import hashlib
 import socket
 from collections.abc import Mapping
 from dataclasses import dataclass, replace
@@ -22,6 +21,7 @@ from gpuwatch.agent.evidence.visits import Visitor, Visits
 from gpuwatch.model.activity import Evidence, State
 from gpuwatch.model.bounds import BoundedFloat
 from gpuwatch.model.duration import format_duration
+from gpuwatch.model.hashes import blake2b
 
 UNWATCHED_SECONDS = 900.0
 _HELD_SECONDS, _HELD_LONGER_SECONDS = 3600.0, {"connections": 4 * 3600.0}
@@ -125,7 +125,7 @@ def _held_seconds(name: str) -> float:
 def _machine(roots: Roots) -> str:
     """Which machine this is, without saying its names."""
     words = f"{_read_word(roots.etc / 'machine-id')} {socket.gethostname()}"
-    return hashlib.blake2b(words.encode(), digest_size=8).hexdigest()
+    return blake2b(words.encode(), digest_size=8).hexdigest()
 
 
 def _read_word(path: object) -> str:

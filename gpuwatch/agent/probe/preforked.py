@@ -1,4 +1,4 @@
-"""The agent's first probe: forked before the settings are known, it waits for them, and has loaded all it needs.
+"""The agent's first probe: forked before the settings are known, it loads what only a probe needs, and waits for them.
 
 It shares with the agent what neither of them changes, and saves the start of an interpreter. The agent forks it before
 it has any thread, so nobody who is missing in the child can hold a lock there, and before it loads what only itself
@@ -33,8 +33,10 @@ Run = Callable[[Sequence[str]], int]
 class PreforkedProbe:
     """A child that waits for its arguments, then runs; used as a `subprocess.Popen` with three pipes is."""
 
-    def __init__(self, run: Run) -> None:
+    def __init__(self, run: Run, load: Callable[[], None] = lambda: None) -> None:
         """Fork: in a session of its own, the child runs `run` with what `begin` says; its result is the exit status.
+
+        Before that it runs `load`, while the settings are judged.
 
         Raises:
             OSError: there is no room for another process, or no descriptor.
@@ -56,7 +58,7 @@ class PreforkedProbe:
                 stream.flush()  # else the child writes it once more
             self.pid = os.fork()
             if self.pid == 0:
-                _live(run, (its_stdin, its_stdout, its_stderr))
+                _live(run, load, (its_stdin, its_stdout, its_stderr))
             opened.pop_all()
         for end in (its_stdin, its_stdout, its_stderr):
             os.close(end)
@@ -114,7 +116,7 @@ class PreforkedProbe:
             self.wait(_PATIENCE_SECONDS)
 
 
-def _live(run: Run, streams: tuple[int, int, int]) -> NoReturn:
+def _live(run: Run, load: Callable[[], None], streams: tuple[int, int, int]) -> NoReturn:
     """In the child: keep nothing of the agent but its memory, run, and end without the agent's own farewells."""
     status = _FAILED
     try:
@@ -129,6 +131,9 @@ def _live(run: Run, streams: tuple[int, int, int]) -> NoReturn:
         sys.stderr = open(2, "w", closefd=False, encoding="utf-8", buffering=1)  # noqa: SIM115  as above
         with contextlib.suppress(OSError):
             Path("/proc/self/comm").write_bytes(_COMM)
+        load()
+        gc.collect()
+        gc.freeze()
         said = _line()
         status = 0 if not said else run(msgspec.json.decode(said, type=list[str]))
     except SystemExit as end:

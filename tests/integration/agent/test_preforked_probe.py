@@ -166,6 +166,22 @@ print(p.wait(20), p.poll())
     assert ended(code) == f"None\n{status} {status}\n"
 
 
+def test_what_only_a_probe_needs_is_loaded_in_the_probe_alone() -> None:
+    """It is there when the probe runs, and never in the agent; of the agent's own probe that is pynvml."""
+    code = """
+def load(): import colorsys
+p = PreforkedProbe(lambda told: 3 if 'colorsys' in sys.modules else 4, load)
+p.begin([])
+print(p.wait(20), 'colorsys' in sys.modules)
+from gpuwatch.agent import launch
+p = launch._prefork()
+print('pynvml' in sys.modules)
+p.dismiss()
+"""
+
+    assert ended(code) == "3 False\nFalse\n"
+
+
 def test_an_error_is_told_on_its_standard_error() -> None:
     """With the traceback, which the agent writes into its log."""
     code = "p = PreforkedProbe(lambda told: 1 / 0)\np.begin([])\nprint(p.stderr.read().decode())"
