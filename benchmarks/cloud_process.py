@@ -18,7 +18,7 @@ from urllib.parse import urlsplit
 _BEGIN = time.perf_counter()
 
 from benchmarks.processes import peak_rss_bytes  # noqa: E402  what is imported is measured
-from gpuwatch.cli.controller import cloud_of  # noqa: E402  likewise
+from gpuwatch.cli.parts import cloud_of  # noqa: E402  likewise
 from gpuwatch.config import load  # noqa: E402  likewise
 from gpuwatch.controller.context import LiveParts  # noqa: E402  likewise
 from gpuwatch.controller.round import step  # noqa: E402  likewise

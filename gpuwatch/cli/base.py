@@ -269,7 +269,7 @@ def progress(words: str) -> Iterator[Advance]:
 def a_plan(path: Path | None) -> Iterator[tuple["LiveParts", "Round"]]:
     """One round over the live fleet that records nothing and takes no action."""
     with explain_errors():
-        from gpuwatch.cli.controller import assemble_parts
+        from gpuwatch.cli.parts import assemble_parts
         from gpuwatch.controller.round import step
 
         with assemble_parts(settings_of(path), read_only=True) as parts:

@@ -1,11 +1,9 @@
-"""The controller: its parts made from the settings, and its rounds on a schedule."""
+"""The controller: its rounds on a schedule, and what goes on between them."""
 
 import logging
-from collections.abc import Callable, Iterator
-from contextlib import contextmanager
+from collections.abc import Callable
 from dataclasses import replace
 from datetime import UTC
-from functools import partial
 from urllib.parse import urlsplit
 from zoneinfo import ZoneInfo
 
@@ -13,41 +11,27 @@ from apscheduler.schedulers.background import BackgroundScheduler
 from apscheduler.triggers.interval import IntervalTrigger
 
 from gpuwatch.cli.deliveries import make_budget_notices, make_notifier, make_reports
+from gpuwatch.cli.parts import assemble_parts, cloud_of
 from gpuwatch.cli.render import round_line
-from gpuwatch.clouds import Cloud, CloudError
-from gpuwatch.clouds.named import connect, providers, secret_stores
+from gpuwatch.clouds import CloudError
 from gpuwatch.config import ConfigError
 from gpuwatch.config.settings import Settings
 from gpuwatch.controller.context import LiveParts, Memory
 from gpuwatch.controller.join.serve import Joins
-from gpuwatch.controller.observe import NodeReportSource
-from gpuwatch.controller.observe.before_stop_client import begin_before_stop
-from gpuwatch.controller.observe.pool_census import CensusTaker
-from gpuwatch.controller.observe.power_client import with_agents
-from gpuwatch.controller.observe.promql import PromqlSource
-from gpuwatch.controller.observe.scrape import ScrapeSource
 from gpuwatch.controller.readings import compared_weeks, savings_read
-from gpuwatch.controller.recall import recall
 from gpuwatch.controller.round import ControllerContext, Round, step
-from gpuwatch.controller.slurm.scontrol import Scontrol
-from gpuwatch.controller.timings import Timings, time_calls
 from gpuwatch.controller.web.serve import Observers, make_observers, make_server
-from gpuwatch.kubernetes.several import SeveralClusters
-from gpuwatch.ledger import LeadLostError, Ledger, LedgerError
+from gpuwatch.ledger import LeadLostError, LedgerError
 from gpuwatch.model.currency import show_in
 from gpuwatch.money import unused
-from gpuwatch.money.accounting.batches import Batches
 from gpuwatch.money.accounting.scope import count_in
-from gpuwatch.money.accounting.store import Meter
-from gpuwatch.money.budgets.tracker import Budgeting
-from gpuwatch.money.prices.open import open_book
 from gpuwatch.money.prices.overrides_file import PricesError
 from gpuwatch.notify.delivery import DeliveryJob, Source
-from gpuwatch.runtime.clock import Clock, SystemClock
+from gpuwatch.runtime.clock import Clock
 from gpuwatch.runtime.http.server import HttpServer
 from gpuwatch.runtime.network_errors import not_listening
 from gpuwatch.runtime.scheduler import SteadyScheduler, schedule_collections
-from gpuwatch.runtime.secrets import secrets_named, use, warn_of_open
+from gpuwatch.runtime.secrets import secrets_named, warn_of_open
 from gpuwatch.runtime.systemd import SignalWaiter, Watchdog, notify, notify_reloading
 from gpuwatch.runtime.x509 import authorities_named
 
@@ -58,83 +42,6 @@ _REPORTS_SECONDS, _READINGS_SECONDS = 60.0, 60.0
 
 # Errors of `assembled` that a person can correct.
 _UNUSABLE = (CloudError, ImportError, LedgerError, PricesError)
-
-SOURCES: dict[str, Callable[..., NodeReportSource]] = {"scrape": ScrapeSource, "promql": PromqlSource.from_settings}
-
-
-def cloud_of(settings: Settings, clock: Clock, timings: Timings | None = None) -> Cloud:
-    """The clouds of the settings as one, each with its calls timed; no request is sent yet.
-
-    Raises:
-        CloudError: the profile or the region is missing.
-        ImportError: its extra is missing.
-
-    """
-
-    def around(cloud: Cloud, name: str) -> Cloud:
-        cloud = with_agents(cloud, settings.signals)
-        return cloud if timings is None else time_calls(cloud, name, clock, timings.cloud_calls)
-
-    return connect(settings.named_clouds, fleet=settings.fleet, clock=clock, around=around)
-
-
-@contextmanager
-def assemble_parts(settings: Settings, *, read_only: bool) -> Iterator[LiveParts]:
-    """The parts of a live controller; read only for `plan`, `explain` and `status`, which need no ledger yet.
-
-    Raises:
-        LedgerError: the ledger is unusable.
-        CloudError: the credentials or the region are missing.
-        PricesError: the file of own prices is unusable.
-        ImportError: an extra is missing.
-
-    """
-    use(secret_stores(settings.named_clouds))
-    clock, timings = SystemClock(), Timings()
-    cloud = cloud_of(settings, clock, timings)
-    clusters = {name: each.connect(clock) for name, each in settings.named_clusters.items()}
-    unwritten = read_only and settings.ledger.unwritten
-    ledger = Ledger.in_memory() if unwritten else Ledger.connect(settings.ledger, read_only=read_only)
-    recall(cloud, ledger)
-    batches = {name: each.batch for name, each in settings.rulebook.pools.items() if each.batch.work}
-    book = open_book(
-        settings.prices, clouds=settings.named_clouds, clock=clock, background=not read_only, fleet=settings.fleet
-    )
-    metering = settings.cost.metering(settings.interval, providers(settings.named_clouds))
-    zone = ZoneInfo(settings.cost.timezone)
-    budgets = Budgeting(ledger=ledger, budgets=settings.budgets, zone=zone, logs_crossings=not read_only)
-    try:
-        yield LiveParts(
-            clock=clock,
-            cloud=cloud,
-            signals=SOURCES[settings.signals.source](
-                settings=settings.signals,
-                clock=clock,
-                max_age_seconds=settings.limits.max_verdict_age,
-                confirm_timeout=settings.limits.max_confirmation_age,
-                answered=timings.agent_answers.observe,
-                taker=None if read_only else CensusTaker(settings.fleet),
-            ),
-            ledger=ledger,
-            rules=settings.rulebook,
-            meter=Meter(
-                ledger, replace(metering, in_hours=tuple((each.begins, each.ends) for each in batches.values()))
-            ),
-            budgets=budgets.states,
-            with_billed=budgets.with_billed,
-            batches=Batches(ledger, batches),
-            prices=book.price,
-            priced_singly=book.named_machines,
-            timings=timings,
-            begin_before_stop=partial(begin_before_stop, settings.signals),
-            interval_seconds=settings.interval,
-            cluster=SeveralClusters(clusters) if len(clusters) > 1 else next(iter(clusters.values()), None),
-            slurm=Scontrol(settings.slurm) if settings.slurm.configured else None,
-        )
-    finally:
-        ledger.close()
-        for cluster in clusters.values():
-            cluster.close()
 
 
 def run(settings: Settings, reload: Callable[[], Settings]) -> None:

@@ -86,7 +86,7 @@ def cost(  # noqa: PLR0913  one for each option
             document = replace(document, wrong=proved.wrong)
             lines += ["", proof.as_text(proved)]
         if unused:
-            from gpuwatch.cli.controller import cloud_of
+            from gpuwatch.cli.parts import cloud_of
             from gpuwatch.money import unused as left
 
             found, silent = left.list_leftovers(cloud_of(settings, SystemClock()))

@@ -13,7 +13,6 @@ import click
 from gpuwatch.cli.base import print_text
 from gpuwatch.cli.export import export, folder_argument, force_option
 from gpuwatch.cli.shipped import write
-from gpuwatch.runtime import joined
 
 _PARAMETER = re.compile(r"/?[A-Za-z0-9_.-]+(/[A-Za-z0-9_.-]+)*")
 _SHELL = """#!/bin/sh
@@ -74,6 +73,8 @@ _ANSIBLE = """# ansible-playbook -i hosts ansible.yml; gpuwatch is installed on 
 @force_option
 def export_join(*, folder: Path, controller: str, parameter: str, force: bool) -> None:
     """Write user data, a cloud-init file, an Ansible playbook and an SSM document that let hosts join CONTROLLER."""
+    from gpuwatch.runtime import joined
+
     try:
         url = joined.controller_url(controller)
     except ValueError as error:

@@ -140,7 +140,6 @@ def status(
         from gpuwatch.cli import status_pods as pods
         from gpuwatch.cli.console import console, width_of
         from gpuwatch.cli.console import show_lines as print_lines
-        from gpuwatch.config import load
         from gpuwatch.controller.node_row import StatusPage, nodes_page
         from gpuwatch.runtime.translation import translate_text
 
@@ -172,7 +171,7 @@ def status(
                 *map(translate_text, show.cautions(parts.rules)),
                 *map(translate_text, show.beyond_limits(done, parts.rules)),
                 *map(translate_text, show.remarks(done, parts.ledger.leader())),
-                *map(translate_text, show.addresses_of_nobody(done, load(path, os.environ).signals)),
+                *map(translate_text, show.addresses_of_nobody(done, parts.observing)),
                 *map(translate_text, show.untried_lines(done, parts.rules)),
                 *map(translate_text, limits.lines),
             ],
@@ -195,7 +194,7 @@ def _watch(
         raise click.UsageError("--watch needs a terminal, and text: leave --json and pipes away")
     with explain_errors():
         from gpuwatch.cli.console import watch
-        from gpuwatch.cli.controller import assemble_parts
+        from gpuwatch.cli.parts import assemble_parts
         from gpuwatch.cli.status import Choice, screen
         from gpuwatch.controller.round import step
         from gpuwatch.runtime.clock import SystemClock
@@ -276,7 +275,7 @@ def unused(path: Path | None, *, as_json: bool) -> None:
     The exit status is 1 where a cloud or a region gave no answer.
     """
     with explain_errors():
-        from gpuwatch.cli.controller import cloud_of
+        from gpuwatch.cli.parts import cloud_of
         from gpuwatch.money import unused as left
         from gpuwatch.runtime.clock import SystemClock
 

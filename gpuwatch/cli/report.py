@@ -74,7 +74,7 @@ def report(  # noqa: PLR0913, PLR0917  one for each option
 
 def _make_report(settings: "Settings", ledger: "Ledger", asked: dict[str, str | None], *, unused: bool) -> "Report":
     """The report on the days that were asked for; without any, on yesterday."""
-    from gpuwatch.cli.controller import cloud_of
+    from gpuwatch.cli.parts import cloud_of
     from gpuwatch.clouds import CloudError
     from gpuwatch.money.report.gather import gather_report
     from gpuwatch.money.report.period import PeriodError, period_of

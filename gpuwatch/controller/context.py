@@ -10,6 +10,7 @@ from gpuwatch.clouds import Cloud
 from gpuwatch.controller.circuits import Circuits
 from gpuwatch.controller.clock_steps import ClockSteps
 from gpuwatch.controller.observe import NodeReportSource
+from gpuwatch.controller.observe.settings import ObserveSettings
 from gpuwatch.controller.slurm import SlurmCluster
 from gpuwatch.controller.timings import Timings
 from gpuwatch.guard import Rulebook
@@ -210,9 +211,13 @@ class ControllerContext:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class LiveParts(ControllerContext):
-    """The parts of a controller; its page and commands ask its ledger about the past."""
+    """The parts of a controller; its page and commands ask its ledger about the past.
+
+    `observing` is how the settings would have agents asked.
+    """
 
     ledger: Ledger
+    observing: ObserveSettings = field(default_factory=ObserveSettings)
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)

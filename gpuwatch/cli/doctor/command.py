@@ -115,10 +115,10 @@ def controller(path: Path | None, *, as_json: bool, alive: bool) -> None:
 
     if alive:
         _report("controller", (ports.alive(settings.controller, "controller"),), as_json=as_json)
-    from gpuwatch.cli.controller import cloud_of
     from gpuwatch.cli.doctor import controller as part
     from gpuwatch.cli.doctor.context import ControllerCase
     from gpuwatch.cli.doctor.runner import examine
+    from gpuwatch.cli.parts import cloud_of
 
     clock = SystemClock()
     case = ControllerCase(settings, clock, lambda: cloud_of(settings, clock))

@@ -5,10 +5,10 @@ from collections.abc import Iterator, Sequence
 from datetime import datetime, timedelta
 
 from gpuwatch import __version__
-from gpuwatch.cli.controller import SOURCES
 from gpuwatch.cli.doctor.cloud import SKEW_SECONDS, list_fleet, skipped_finding
 from gpuwatch.cli.doctor.context import ControllerCase
 from gpuwatch.cli.doctor.report import Finding, fine, first_names, make_finding
+from gpuwatch.cli.parts import SOURCES
 from gpuwatch.config.settings import Settings
 from gpuwatch.controller.observe.exporters import DIALECTS, agent_queries
 from gpuwatch.controller.observe.prometheus_api import PromApi

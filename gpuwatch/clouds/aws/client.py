@@ -3,6 +3,7 @@
 That is `gpuwatch.clouds.sending` for botocore: its handlers come before every attempt, and its connections check.
 """
 
+import re
 import threading
 from collections.abc import Mapping
 from datetime import UTC, datetime
@@ -17,6 +18,7 @@ from botocore.awsrequest import (
 )
 from botocore.config import Config
 from botocore.credentials import RefreshableCredentials
+from botocore.utils import parse_timestamp
 
 from gpuwatch.clouds.aws.errors import is_throttling
 from gpuwatch.clouds.rate_limit import RateLimiter
@@ -143,6 +145,8 @@ class ClientPool:
     def _client(self, service: str) -> Any:  # noqa: ANN401  one of those above
         with self._making:
             if service not in self._clients:
+                answers = self._session._session.get_component("response_parser_factory")  # noqa: SLF001  as in `_renew`
+                answers.set_parser_defaults(timestamp_parser=parse_time)
                 client = self._create(service, **self._options)
                 client.meta.events.register_first("request-created", self._before_each_attempt)
                 client.meta.events.register("before-send", self._keep_request)
@@ -190,6 +194,19 @@ class ClientPool:
         if code not in _EXPIRED or not _renew(self._session, self._asked.request.headers.get(_TOKEN)):
             return None
         return 0.0 if attempts == 1 and not self._changes else None
+
+
+_AS_AWS_WRITES = re.compile(r"\d{4}-\d\d-\d\dT\d\d:\d\d:\d\d(\.\d+)?Z", re.ASCII)
+
+
+def parse_time(value: Any) -> datetime:  # noqa: ANN401  as botocore's own
+    """A time in an answer. botocore's own parser is for any form, and a fifth of a list of machines' parsing."""
+    if isinstance(value, str) and _AS_AWS_WRITES.fullmatch(value):
+        try:
+            return datetime.fromisoformat(value)
+        except ValueError:
+            return parse_timestamp(value)
+    return parse_timestamp(value)
 
 
 def _parse_what_is_read(client: Any) -> None:  # noqa: ANN401  that of EC2

@@ -138,6 +138,6 @@ def stand_in(folder: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setenv("GPUWATCH_CONFIG", str(folder / "gpuwatch.yaml"))
     monkeypatch.setattr("gpuwatch.cli.fleet.a_plan", looked)
     monkeypatch.setattr("gpuwatch.cli.cost.a_plan", looked)
-    monkeypatch.setattr("gpuwatch.cli.controller.cloud_of", lambda *_: account)
+    monkeypatch.setattr("gpuwatch.cli.parts.cloud_of", lambda *_: account)
     monkeypatch.setattr("gpuwatch.clouds.settings.connect", lambda *_, **__: account)
     monkeypatch.setattr("gpuwatch.runtime.clock.SystemClock", lambda: ManualClock(wall=NOW))

@@ -13,8 +13,9 @@ import pytest
 from click.testing import CliRunner
 from prometheus_client.parser import text_string_to_metric_families as parse
 
-from gpuwatch.cli.controller import assemble_parts, one_round
+from gpuwatch.cli.controller import one_round
 from gpuwatch.cli.main import commands
+from gpuwatch.cli.parts import assemble_parts
 from gpuwatch.controller.metrics import ControllerMetrics
 from gpuwatch.controller.observe.settings import ObserveSettings
 from gpuwatch.controller.round import ControllerContext, decide, step
