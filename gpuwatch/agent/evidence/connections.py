@@ -123,6 +123,7 @@ class Connections:
         self._on_listeners(ports_of(open_ones, holders))
         self._awaited = self._first_use.find_awaited(open_ones, holders, view, now.monotonic_seconds)
         asked = self._look_at_askers(found, holders, now)
+        udp = self.datagrams.find_asked(now.monotonic_seconds)
         collecting = {_unit(holders[each.cookie]) for each in open_ones if each.cookie in holders} - {None}
         theirs = [
             each
@@ -137,13 +138,12 @@ class Connections:
         # Connections to a model server that gets no requests are scrapes and health checks.
         quiet = self._quiet_ports(now.monotonic_seconds) if found.bytes_known else ()
         theirs = [each for each in theirs if not (found.is_accepted(each) and each.local[1] in quiet)]
-        udp = self.datagrams.find_asked(now.monotonic_seconds)
         clients, asks = (
             {Ask(peer=each.remote[0], port=each.local[1]) for each in group if found.is_accepted(each)}
             for group in (found.leaving, theirs)
         )
         inside = asks_inside(self._roots, containers, self._namespaces)
-        came = self._arrivals.take(asks | self.datagrams.counted | inside, now.monotonic_seconds, clients)
+        came = self._arrivals.take(asks | self.datagrams.asking | inside, now.monotonic_seconds, clients)
         if came.ports:
             self._on_asked(came.ports, now.at)
         self._moved += sum(grown.get(each.cookie, 0) for each in theirs)
@@ -280,6 +280,10 @@ class Connections:
         if serving:
             owner = _owner(serving[0], holders[serving[0].cookie].processes)
             self._served = now.monotonic_seconds, owner, len(serving)
+        elif told := self.datagrams.told:
+            at = max(told.values())
+            if self._served is None or self._served[0] < at:
+                self._served = at, WorkOwner(), len(told)
 
     def _note_most(
         self,

@@ -7,17 +7,19 @@ A machine counts that has asked and got an answer. Equals that ask each other fr
 not: a server is asked by three times as many machines as it asks from there. Where the list may not be read, nothing
 is said, as before.
 
-Logs, figures and traps (syslog, collectd, sFlow, SNMP) get no answer. Where three machines of a private network or more
-send them to one port, and something here has it, they count. Not those that get the same from here (an overlay, a
-cluster), and none that tries many ports: that is a scanner. Nor ports above 32767, which are of no server.
+Logs, figures and traps (syslog, collectd, sFlow, SNMP) get no answer. A machine of a private network that sends them to
+a port counts if something here has it. Not one that gets the same from here (an overlay, a cluster), none that tries
+many ports (a scanner), and no container of this host. Nor ports above 32767, which are of no server. Of fewer than
+three machines the port must be one from which this machine asks nobody: theirs may be answers (to a broadcast).
 """
 
 import os
 import re
 from collections import Counter
-from collections.abc import Iterator, Mapping
+from collections.abc import Collection, Iterator, Mapping
 from contextlib import suppress
 from ipaddress import ip_address
+from pathlib import Path
 
 from gpuwatch.agent.closed_paths import FILE
 from gpuwatch.agent.evidence.askers import REMEMBERED_SECONDS, SCANNED_PORTS, SEVERAL, Ask, Asked, most_used
@@ -29,6 +31,7 @@ _MOST_BYTES = 1 << 22  # 25,000 flows; a machine with more passes packets on, wh
 _MOST_ASKS = 4096
 _EQUALS = 3
 _LAST_FIXED_PORT = 32767
+_DHCP_CLIENT_PORT = 68  # it asks by raw packets, which the firewall does not follow, and is answered
 # net/netfilter/nf_conntrack_standalone.c; zones and packets where they are counted, no time where a card has the flow.
 _FLOW = re.compile(
     rb"^ipv[46] +\d+ udp +17 (?:\d+ )?src=(\S+) dst=(\S+) sport=(\d{1,5}) dport=(\d{1,5}) "
@@ -36,6 +39,7 @@ _FLOW = re.compile(
     re.MULTILINE,
 )
 _BOUND = re.compile(rb"^ *\d+: [0-9A-F]+:([0-9A-F]{4}) 0+:0000 ", re.MULTILINE)  # net/udp, net/udp6
+_NEIGHBOUR = re.compile(rb"^([0-9.]{7,15}) .* ([^\s/]{1,15})$", re.MULTILINE)  # net/arp
 _LOCAL = re.compile(rb"\|-- ([0-9.]{7,15})\n\s+/32 host LOCAL")  # net/ipv4/fib_trie.c
 
 
@@ -48,6 +52,8 @@ class Datagrams:
         self._looked: float | None = None
         self._asks: dict[Ask, float] = {}
         self.counted: frozenset[Ask] = frozenset()  # who has asked in the last hour, equals aside
+        self.asking: frozenset[Ask] = frozenset()  # of these, who was seen at the last look
+        self.told: Mapping[Ask, float] = {}  # of these, who sends what gets no answer, and when
         self._asked: dict[Ask, float] = {}  # machines that were asked from a port of this one
         self._unanswered: dict[Ask, float] = {}  # who got no answer
         self._sent: dict[Ask, float] = {}  # machines that this one sends something to, and their port
@@ -58,7 +64,7 @@ class Datagrams:
             self._looked = at
             table = _contents(self._roots, "nf_conntrack")
             if table:
-                own = own_addresses(self._roots)
+                own, inside = own_addresses(self._roots), _own_containers(self._roots)
                 for source, target, (from_port, to_port), answered in flows(table):
                     if source in own and target not in own:
                         peer = ip_address(target).packed
@@ -68,31 +74,52 @@ class Datagrams:
                         ask = Ask(peer=ip_address(source).packed, port=to_port, protocol="udp")
                         if answered:
                             _remember_ask(self._asks, ask, at)
-                        elif ip_address(source).is_private and to_port <= _LAST_FIXED_PORT:
+                        elif source not in inside and ip_address(source).is_private and to_port <= _LAST_FIXED_PORT:
                             _remember_ask(self._unanswered, ask, at)
         theirs = [ask for ask, seen in self._asks.items() if at - seen < REMEMBERED_SECONDS]
         asked, counted = _by_port(self._asked, at), _by_port(self._asks, at)
         answered_ones = {ask for ask in theirs if counted[ask.port] >= _EQUALS * asked.get(ask.port, 0)}
-        self.counted = frozenset(answered_ones | self._sent_by_several(at))
+        self.told = self._tell_us(at, asked.keys() | {_DHCP_CLIENT_PORT})
+        self.counted = frozenset(answered_ones | self.told.keys())
+        latest = {**self._unanswered, **self._asks}
+        self.asking = frozenset(ask for ask in self.counted if latest[ask] == self._looked)
         port, machines = most_used(self.counted)
         return Asked(port=port, machines=machines)
 
-    def _sent_by_several(self, at: float) -> set[Ask]:
-        """Who sends a port what gets no answer, where several do."""
-        senders = [
-            ask for ask, seen in self._unanswered.items() if at - seen < REMEMBERED_SECONDS and ask not in self._sent
-        ]
+    def _tell_us(self, at: float, asking: Collection[int]) -> dict[Ask, float]:
+        """Who sends a port what gets no answer; `asking` are ports from which this machine asks others."""
+        senders = {
+            ask: seen
+            for ask, seen in self._unanswered.items()
+            if at - seen < REMEMBERED_SECONDS and ask not in self._sent
+        }
         ports = Counter(ask.peer for ask in senders)
-        senders = [ask for ask in senders if ports[ask.peer] < SCANNED_PORTS]
+        senders = {ask: seen for ask, seen in senders.items() if ports[ask.peer] < SCANNED_PORTS}
         machines = Counter(ask.port for ask in senders)
-        several = {port for port, count in machines.items() if count >= SEVERAL}
-        several &= _bound_ports(self._roots) if several else set()
-        return {ask for ask in senders if ask.port in several}
+        taken = {port for port, count in machines.items() if count >= SEVERAL or port not in asking}
+        taken &= _bound_ports(self._roots) if taken else set()
+        return {ask: seen for ask, seen in senders.items() if ask.port in taken}
 
 
 def _bound_ports(roots: Roots) -> set[int]:
     """The UDP ports at which something here takes what anybody sends."""
     return {int(each, 16) for name in ("udp", "udp6") for each in _BOUND.findall(_contents(roots, name))}
+
+
+def _own_containers(roots: Roots) -> frozenset[str]:
+    """The neighbours that are reached by no card of hardware: this host's containers and virtual machines."""
+    found = [
+        (each[1].decode(), each[2].decode("ascii", "replace")) for each in _NEIGHBOUR.finditer(_contents(roots, "arp"))
+    ]
+    cards = {card: _is_real(roots.sys / "class/net" / card) for card in {card for _, card in found}}
+    return frozenset(address for address, card in found if not cards[card])
+
+
+def _is_real(card: Path) -> bool:
+    """Whether it is hardware, lies on a card that is (a bridge, a bond, a VLAN), or is not to be seen."""
+    if not card.exists() or (card / "device").exists():
+        return True
+    return any(_is_real(each) for each in card.glob("lower_*"))
 
 
 def flows(table: bytes) -> Iterator[tuple[str, str, tuple[int, int], bool]]:

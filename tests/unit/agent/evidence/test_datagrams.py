@@ -28,7 +28,7 @@ def host(tmp_path: Path) -> Roots:
     (tmp_path / "net").mkdir()
     (tmp_path / "net/fib_trie").write_text(LOCAL)
     (tmp_path / "net/if_inet6").write_text("fd000000000000000000000000000005 02 40 00 80     ens5\n")
-    return Roots(proc=tmp_path)
+    return Roots(proc=tmp_path, sys=tmp_path / "sys")
 
 
 def looked(host: Roots, *lines: str) -> tuple[int | None, int]:
@@ -60,14 +60,37 @@ def telling(host: Roots, *lines: str, bound: int = 514) -> tuple[int | None, int
 
 
 def test_logs_and_figures_get_no_answer_and_are_use(host: Roots) -> None:
-    """Of three machines or more, to a port that something here has, on a network of one's own."""
+    """To a port that something here has, from machines of a network of one's own."""
     switches = clients(3, 514, answered=False)
     assert telling(host, *switches) == (514, 3)
-    assert telling(host, *switches[:2]) == (None, 0)
+    assert telling(host, *switches[:1]) == (514, 1)
     assert telling(host, *switches, bound=162) == (None, 0)
     assert telling(host, *clients(3, 41641, answered=False), bound=41641) == (None, 0)
     strangers = [flow(f"52.16.8.{each}", 4000, HERE, 514, answered=False) for each in range(1, 9)]
-    assert telling(host, *strangers, *switches[:2]) == (None, 0)
+    assert telling(host, *strangers) == (None, 0)
+
+
+def test_one_machine_that_answers_what_this_one_asks_its_network_tells_nothing(host: Roots) -> None:
+    """The answers to a broadcast of NetBIOS or mDNS, and to one of DHCP, which no firewall follows."""
+    for port, asked in ((137, "10.0.1.255"), (5353, "224.0.0.251")):
+        answer = flow("10.0.1.9", port, HERE, port, answered=False)
+        assert telling(host, answer, bound=port) == (port, 1)
+        assert telling(host, answer, flow(HERE, port, asked, port, answered=False), bound=port) == (None, 0)
+    assert telling(host, flow("10.0.1.1", 67, HERE, 68, answered=False), bound=68) == (None, 0)
+
+
+@pytest.mark.parametrize(("below", "counts"), [("veth1a2b", 0), ("eno1", 1)])
+def test_a_container_of_this_host_is_no_other_machine(host: Roots, below: str, counts: int) -> None:
+    """It sends its figures to the agent here, over a bridge without hardware; others come over one that has a card."""
+    cards = host.sys / "class/net"
+    (cards / "br0" / f"lower_{below}").mkdir(parents=True)
+    if below == "eno1":
+        (cards / "br0" / f"lower_{below}" / "device").mkdir()
+    row = "{:16} 0x1         0x2         02:42:ac:11:00:03     *        br0\n"
+    (host.proc / "net/arp").write_text(
+        f"IP address       HW type     Flags       HW address            Mask     Device\n{row.format('172.17.0.3')}"
+    )
+    assert telling(host, flow("172.17.0.3", 40_001, HERE, 8125, answered=False), bound=8125)[1] == counts
 
 
 def test_equals_and_scanners_tell_nothing(host: Roots) -> None:
@@ -87,9 +110,13 @@ def test_who_told_something_is_remembered_for_an_hour(host: Roots) -> None:
     for minute, line in enumerate(clients(3, 514, answered=False)):
         table.write_text(line)
         found = seen.find_asked(minute * 1200.0)
+        assert len(seen.asking) == 1
     assert found.machines == 3
     table.write_text("")
-    assert seen.find_asked(3630.0).machines == 0
+    assert seen.find_asked(3630.0).machines == 2
+    assert seen.told.keys() == seen.counted
+    assert not seen.asking
+    assert seen.find_asked(6030.0).machines == 0
 
 
 def test_an_address_of_ipv6_is_the_same_however_it_is_written(host: Roots) -> None:
