@@ -5,8 +5,8 @@ session without a terminal (a desktop, VS Code over SSH) cannot be timed: it occ
 its programs show what it does. Where the processes are not seen, it is unknown. Where no list has the terminal of an
 SSH login (no utmp), its processes have. A person who is logged in and has typed within hours may sit there and read:
 that occupies the node, too. A window of tmux has a record of its own in utmp, and nobody sits there. A terminal that is
-open without a login (Session Manager of AWS, a remote editor's shell, tmux) counts while somebody types there: its
-access time is later than its change time, which is that of its opening. Terminals in containers count as well.
+open without a login (Session Manager of AWS, mosh, a remote editor's shell, `docker exec`) counts from its first key:
+its access time is later than its change time, which is that of its opening. In a container, too.
 Who came over the network and has left occupies the node while they may come back (`visits`).
 """
 
@@ -24,7 +24,7 @@ from gpuwatch.agent.evidence.base import IdleClock, Moment, Roots, UnseenError, 
 from gpuwatch.agent.evidence.files import fields, list_paths, read_small, surely_dead
 from gpuwatch.agent.evidence.past import UNWATCHED_SECONDS, Past
 from gpuwatch.agent.evidence.settings import SessionSettings
-from gpuwatch.agent.processes.process import ProcessView
+from gpuwatch.agent.processes.process import Process, ProcessView
 from gpuwatch.agent.processes.shells import terminal_name
 from gpuwatch.model.activity import Evidence, State, WorkOwner
 from gpuwatch.model.duration import format_duration
@@ -91,7 +91,7 @@ class People:
         except OSError as error:
             doubts.append(f"{error.strerror}: {error.filename}")
         windows = _windows(now.processes)
-        logins = {each: silent[each] for each in sessions if each in silent and each.terminal not in windows}
+        there = {each: seconds for each, seconds in silent.items() if each.terminal not in windows}
         self._silence.forget_all_but({session.terminal or "" for session in silent})
         least = min(silent.values(), default=None)
         at_work = [session.called for session in silent if silent[session] < self._silent_after]
@@ -103,7 +103,7 @@ class People:
             owner = WorkOwner(user=untimed[0].user, pid=untimed[0].leader or None)
             note = f"logged in: {several([session.called for session in untimed])}"
             return (self._say(State.OCCUPIED, note, least, owner),)
-        present = {each: seconds for each, seconds in logins.items() if seconds < _PRESENT_SECONDS}
+        present = {each: seconds for each, seconds in there.items() if seconds < _PRESENT_SECONDS}
         if present:
             newest = min(present, key=lambda each: present[each])
             note = f"logged in: {several([each.called for each in present])}"
@@ -115,8 +115,8 @@ class People:
             who = f"{away.user} was here {how}" if away.user else "somebody was here before this agent looked,"
             note = f"{who} {format_duration(ago)} ago, and may come again within {format_duration(within - ago)}"
             return (self._say(State.OCCUPIED, note, least, WorkOwner(user=away.user) if away.user else None),)
-        there = several([session.called for session in silent])
-        return (self._say(State.IDLE, f"silent: {there}" if silent else "no user is logged in", least),)
+        note = f"silent: {several([session.called for session in silent])}"
+        return (self._say(State.IDLE, note if silent else "no user is logged in", least),)
 
     def _note_visits(self, sessions: Iterable[Session], now: Moment) -> None:
         """Take who is here from another machine, or has just left: a copy may last for less than a look's interval."""
@@ -238,7 +238,7 @@ class People:
                     continue
             except PermissionError:
                 continue  # the process itself occupies the node
-            called = Session(user=user_name(process.uid), terminal=f"{terminal} in {container}", leader=process.pid)
+            called = Session(user=user_name(process.uid), terminal=_terminal_of(process), leader=process.pid)
             yield called, path
 
     def _utmp(self) -> Iterator[Session]:
@@ -293,9 +293,13 @@ def _windows(view: ProcessView | None) -> frozenset[str | None]:
     processes = {} if view is None else view.processes
     firsts = (each for each in processes.values() if each.tty and each.pid == each.session)
     kept = ((each, processes.get(each.parent)) for each in firsts)
-    return frozenset(
-        terminal_name(each.tty) for each, above in kept if above is not None and _KEEPERS.fullmatch(above.name)
-    )
+    return frozenset(_terminal_of(each) for each, above in kept if above is not None and _KEEPERS.fullmatch(above.name))
+
+
+def _terminal_of(process: Process) -> str | None:
+    """Its terminal; containers have a /dev/pts of their own."""
+    terminal, container = terminal_name(process.tty), process.placement.container_id or process.placement.pod_uid
+    return terminal if terminal is None or container is None else f"{terminal} in {container}"
 
 
 def _with_terminals(sessions: Collection[Session], view: ProcessView | None) -> tuple[Session, ...]:

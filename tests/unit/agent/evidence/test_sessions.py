@@ -10,6 +10,7 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
+from gpuwatch.agent.attribution.cgroup import Placement
 from gpuwatch.agent.evidence.sessions import People
 from gpuwatch.agent.evidence.settings import SessionSettings
 from gpuwatch.agent.processes.process import Process, ProcessView
@@ -268,9 +269,14 @@ def test_a_session_whose_end_nobody_wrote_down(host: FolderHost) -> None:
     )
 
 
-@pytest.mark.parametrize(("silent_seconds", "says"), [(1799.0, State.BUSY), (1800.0, State.IDLE)])
+@pytest.mark.parametrize(
+    ("silent_seconds", "says"), [(1799.0, State.BUSY), (1800.0, State.OCCUPIED), (4 * 3600.0, State.IDLE)]
+)
 def test_who_types_needs_no_login(host: FolderHost, silent_seconds: float, says: State) -> None:
-    """Session Manager of AWS, a shell of a remote editor, tmux: a terminal is open that no list of logins has."""
+    """Session Manager of AWS, mosh, a shell of a remote editor: a terminal is open that no list of logins has.
+
+    Somebody who has typed within hours may sit there and read, as at one with a login.
+    """
     a_month_later(host)
     host.terminal("pts/0", silent_seconds=90_000)
     host.write("run/utmp", utmp_record("alice", "pts/0"))
@@ -279,6 +285,17 @@ def test_who_types_needs_no_login(host: FolderHost, silent_seconds: float, says:
 
     assert found.says is says
     assert "on pts/4" in (found.note or "")
+
+
+def test_at_a_window_without_a_login_nobody_sits_and_one_in_a_container_hides_no_other(host: FolderHost) -> None:
+    """The first terminal of a container has the number of the host's first, which is another one."""
+    a_month_later(host)
+    host.terminal("pts/0", silent_seconds=7200)
+    tmux, pane = process(4242, "tmux: server", 1), process(4301, "bash", 4242, 0)
+    inside = [replace(each, placement=Placement(container_id="0123456789ab")) for each in (tmux, pane)]
+
+    seen = [replace(host.moment(), processes=view(*each)) for each in ((tmux, pane), inside)]
+    assert [people(host).find_evidence(each)[0].says for each in seen] == [State.IDLE, State.OCCUPIED]
 
 
 def test_a_terminal_that_was_only_opened_is_nobody(host: FolderHost) -> None:
@@ -300,9 +317,11 @@ def test_a_terminal_that_nobody_logged_in_on_ages_on_the_monotonic_clock(host: F
     leapt = host.tells(signal)
     host.pass_time(1800)
     later = host.tells(signal)
+    host.pass_time(4 * 3600)
+    much_later = host.tells(signal)
     terminal.unlink()
 
-    assert [leapt.says, later.says] == [State.BUSY, State.IDLE]
+    assert [leapt.says, later.says, much_later.says] == [State.BUSY, State.OCCUPIED, State.IDLE]
     assert host.tells(signal).note == "no user is logged in"
 
 
