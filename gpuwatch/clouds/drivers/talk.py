@@ -17,6 +17,7 @@ from gpuwatch.runtime.json_document import read_json
 Asked = dict[str, Any]
 Call = Callable[[Asked], dict[str, Any]]
 _MOST_KEPT = 5000  # machines with tags in the file; the oldest are forgotten first
+_HERE = {"localhost", "127.0.0.1", "::1"}
 _SECONDS = 30.0  # without a word of the cloud; gpuwatch kills at the deadline
 # What an API refuses by itself. Whatever else is not 2xx may have happened: the driver fails, which is a doubt.
 KINDS = {400: "refused", 401: "auth", 402: "quota", 403: "auth", 404: "not_found", 409: "busy", 422: "refused"}
@@ -42,6 +43,24 @@ def refuse(kind: str, code: str, message: str) -> Never:
     raise RefusedError(kind, code, message)
 
 
+def check_encryption(asked: Asked) -> None:
+    """Refuse an address to which secrets would go without encryption; this machine itself may have it.
+
+    Raises:
+        RefusedError: it is such an address.
+
+    """
+    options = {f"cloud.driver.options.{name}": text for name, text in asked["options"].items()}
+    addresses = {name: text for name, text in options.items() if text.lower().startswith("http://")}
+    addresses |= {"cloud.endpoint_url": asked["endpoint"]} if asked["endpoint"] else {}
+    for key, url in addresses.items():
+        parts = urllib.parse.urlsplit(url)
+        if parts.scheme != "https" and not (parts.scheme == "http" and parts.hostname in _HERE):
+            refuse(
+                "refused", "NotEncrypted", f"{key}: secrets go only to addresses that begin with https://, not to {url}"
+            )
+
+
 def send(url: str, method: str, token: str, body: object = None) -> tuple[int, Any]:
     """Send one request, once: status and JSON of what the cloud did, or of an error in `KINDS`; else it is a doubt.
 
@@ -53,7 +72,8 @@ def send(url: str, method: str, token: str, body: object = None) -> tuple[int, A
     parts = urllib.parse.urlsplit(url)
     kind = http.client.HTTPSConnection if parts.scheme == "https" else http.client.HTTPConnection
     host = parts.hostname or ""
-    proxy = None if urllib.request.proxy_bypass(host) else urllib.request.getproxies().get(parts.scheme)
+    direct = parts.scheme == "http" or urllib.request.proxy_bypass(host)  # `check_encryption`: HTTP is this machine
+    proxy = None if direct else urllib.request.getproxies().get(parts.scheme)
     first = parts if proxy is None else urllib.parse.urlsplit(proxy)
     connection = kind(first.hostname or "", first.port, timeout=_SECONDS)
     if proxy is not None:
@@ -113,6 +133,7 @@ def serve(name: str, calls: Mapping[str, Call], offers: Callable[[Asked], list[s
     asked: Asked = read_json(sys.stdin.read())
     call, said = asked["call"], dict[str, Any]()
     try:
+        check_encryption(asked)
         if asked["gpuwatch"] != 1 or call not in {"describe", *offers(asked)}:
             refuse("refused", "Unknown", "this driver speaks version 1 of the protocol, and has no such call")
         if call == "describe":

@@ -3,8 +3,12 @@
 from dataclasses import dataclass
 from typing import Protocol
 
+from gpuwatch.clouds.errors import AuthFailedError, CloudError
 from gpuwatch.clouds.permit import Permit
 from gpuwatch.model.fleet import NodeState
+from gpuwatch.runtime.clock import Clock
+
+_SECONDS, _MOST_SECONDS = 60.0, 3600.0  # after which a BMC is asked again
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -35,3 +39,39 @@ class Bmc(Protocol):
     def switch_on(self, permit: Permit | None) -> None:
         """Ask for power for the machine that was shown last; raises as `switch_off`."""
         ...
+
+
+def is_refused_login(error: CloudError | None) -> bool:
+    """Whether the BMC itself has said that it does not take this user and password."""
+    return isinstance(error, AuthFailedError) and error.code.startswith("HTTP")
+
+
+class Rests:
+    """When BMCs that gave no answer are asked again: in a minute.
+
+    One that refuses the login is asked ever more rarely, and at once with another password: many BMCs lock a user after
+    some failures, also for the people who use it.
+    """
+
+    def __init__(self, clock: Clock) -> None:
+        """Every BMC may be asked."""
+        self._clock = clock
+        self._failed: dict[str, tuple[float, float, bytes | None, CloudError]] = {}
+
+    def check(self, bmc: str, password: bytes | None) -> None:
+        """Return if it may be asked now; else raise what it failed with."""
+        if bmc in self._failed:
+            at, seconds, tried, error = self._failed[bmc]
+            if tried == password and self._clock.uptime() - at < seconds:
+                raise error
+
+    def note_failure(self, bmc: str, password: bytes | None, error: CloudError) -> None:
+        """It has failed so, with that password."""
+        _, seconds, tried, last = self._failed.get(bmc, (0.0, 0.0, None, None))
+        again = is_refused_login(error) and is_refused_login(last) and tried == password
+        seconds = min(2 * seconds, _MOST_SECONDS) if again else _SECONDS
+        self._failed[bmc] = self._clock.uptime(), seconds, password, error
+
+    def note_answer(self, bmc: str) -> None:
+        """Ask it at each look again: it has answered."""
+        self._failed.pop(bmc, None)

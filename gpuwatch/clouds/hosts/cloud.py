@@ -5,6 +5,7 @@ answer of the agent the controller takes the state for unknown (`controller/obse
 """
 
 import threading
+from collections import Counter
 from collections.abc import Mapping, Sequence
 from concurrent.futures import ThreadPoolExecutor
 from dataclasses import dataclass, replace
@@ -18,7 +19,7 @@ from gpuwatch.clouds import (
     ProtectedError,
     refuse_foreign_tags,
 )
-from gpuwatch.clouds.hosts.power import NO_POWER, AskAgent, Powers
+from gpuwatch.clouds.hosts.power import NO_POWER, UUID_TAG, AskAgent, Powers
 from gpuwatch.clouds.hosts.settings import HostsSettings
 from gpuwatch.clouds.hosts.sources import DEFAULT_TYPE, Named, sources_of
 from gpuwatch.clouds.permit import Permit, check_in_force
@@ -41,6 +42,7 @@ class _Host:
 
     named: Named
     before: Node | None
+    alone: bool  # whether its name without the domain is no other host's
 
 
 class HostsCloud:
@@ -98,7 +100,10 @@ class HostsCloud:
             before = {node.id: node for node in past.nodes if node.owned}
             for name in past.accepted & before.keys():  # it may be down by now, and nobody else would know
                 before[name] = replace(before[name], state=NodeState.STOPPING, unseen=None)
-            hosts = {name: _Host(each, before.get(name)) for name, each in self._named_hosts().items()}
+            named = self._named_hosts()
+            times = Counter(each.name for each in named.values())
+            hosts = {name: _Host(each, before.get(name), times[each.name] == 1) for name, each in named.items()}
+            self._powers.forget_all_but(hosts)
             unread = [source for source in self._sources if source.hosts is None]
         if not unread:
             return hosts, {}
@@ -219,9 +224,12 @@ class HostsCloud:
     def _node(self, host: _Host) -> Node:
         named, before = host.named, host.before
         tags = {**named.tags, **self._written_tags(host), FLEET_TAG: self._fleet}
+        tags.pop(UUID_TAG, None)  # of a file: nobody but its agent says it
+        claimed = claims(tags, fleet=self._fleet, now=self._clock.now())
+        by_full_name = not host.alone and self._powers.has_control(claimed["pool"])
         return Node(
             id=named.id,
-            name=named.name,
+            name=named.id if by_full_name else named.name,  # an answer of `gpu-1` may be of either
             state=NodeState.RUNNING,
             instance_type=named.type or DEFAULT_TYPE,
             gpu_count=None if before is None else before.gpu_count,
@@ -232,5 +240,5 @@ class HostsCloud:
             cannot_stop=CANNOT_STOP,
             cannot_terminate=CANNOT_STOP,
             tags=tags,
-            **claims(tags, fleet=self._fleet, now=self._clock.now()),
+            **claimed,
         )

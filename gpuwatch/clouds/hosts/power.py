@@ -14,11 +14,12 @@ Rules, all of them:
 
 import logging
 import socket
-from collections.abc import Callable
+from collections.abc import Callable, Collection
+from contextlib import suppress
 from dataclasses import replace
 
 from gpuwatch.clouds.errors import BusyError, CloudError, CloudUnavailableError, NotSentError, ProtectedError
-from gpuwatch.clouds.hosts.bmc import Bmc, Shown
+from gpuwatch.clouds.hosts.bmc import Bmc, Rests, Shown, is_refused_login
 from gpuwatch.clouds.hosts.ipmi import Ipmi
 from gpuwatch.clouds.hosts.redfish import Redfish, trusted_context
 from gpuwatch.clouds.hosts.settings import HostsSettings, PowerSettings, bmc_of
@@ -41,7 +42,6 @@ NO_POWER = "NoPowerControl"  # our own codes
 _NOT_ITS_OWN, _IN_DOUBT = "NotItsBmc", "PowerInDoubt"
 _STARTS_SECONDS = 300.0  # for which a host that is ordered on may stay off
 _QUIET_SECONDS = 60.0  # for which nothing answers for a host that went down, before it counts as off
-_RESTS_SECONDS = 60.0  # after which a BMC that gave no answer is asked again
 _NEVER = "its agent has not said which system UUID it has"
 
 # Asks the agent of a host, within so many seconds; raises CloudError.
@@ -81,12 +81,12 @@ class Powers:
             self._contexts = {pool: trusted_context(each.ca) for pool, each in named.power.items()}
         except (OSError, ValueError) as error:
             raise CloudError(str(error), code="NoCertificates") from None
-        self._bmcs: dict[tuple[str, str], Bmc] = {}
+        self._bmcs: dict[tuple[str, str, str], Bmc] = {}
         self._uuids: dict[str, str] = {}  # by the hosts whose agents named them
         self._last: dict[str, NodeState] = {}  # as each was shown without doubt
         self._going: dict[str, tuple[str | None, float]] = {}  # the boot that ends, and since when, by its agent's yes
         self._ordered: dict[str, float] = {}  # when each was ordered on, until it runs
-        self._silent: dict[str, tuple[float, CloudError]] = {}
+        self._rests = Rests(clock)
         self._said: dict[str, str | None] = {}
         self._sightings = Sightings(clock)
         self.ask_agent: AskAgent = nobody
@@ -94,6 +94,10 @@ class Powers:
     def has_control(self, pool: str) -> bool:
         """Whether hosts of that pool have it."""
         return pool in self._rules
+
+    def forget_all_but(self, named: Collection[str]) -> None:
+        """Forget the UUIDs of all other hosts: one that left may be here under another name."""
+        self._uuids = {name: uuid for name, uuid in list(self._uuids.items()) if name in named}
 
     def show_host(self, node: Node, named: Named, before: Node | None) -> Node:
         """The host as it is now; `before` is how it was seen before this process began."""
@@ -128,8 +132,10 @@ class Powers:
         except CloudError as error:
             if last_question:
                 raise NotSentError(str(error), code=error.code) from None
-            down = self._last.get(node.id) is NodeState.STOPPED
-            return self._unseen(node, str(error)) if down else replace(node, cannot_stop=str(error))
+            ran = self._last.get(node.id, NodeState.RUNNING) is NodeState.RUNNING
+            if ran or isinstance(agent or self._ask_own_agent(node), PowerAnswer):
+                return replace(node, cannot_stop=str(error))
+            return self._unseen(node, str(error))
         if agent is None and (shown.state is not NodeState.RUNNING or self._not_its_own(node.id, bmc, shown)):
             agent = self._ask_own_agent(node)
         doubt, answers = self._not_its_own(node.id, bmc, shown), isinstance(agent, PowerAnswer)
@@ -190,15 +196,16 @@ class Powers:
 
     def _show_machine(self, node: Node, bmc: str, *, patient: bool) -> Shown:
         """What the BMC shows; one that gave no answer rests, but for a last question."""
-        until, error = self._silent.get(node.id, (0.0, None))
-        if error is not None and not patient and self._clock.uptime() < until:
-            raise error
+        asked, password = self._bmc(node, bmc), self._password(node.pool)
+        for each in () if patient else (node.id, bmc):
+            self._rests.check(each, password)
         try:
-            shown = self._bmc(node.pool, bmc).show(self._uuids.get(node.id))
-        except CloudError as found:
-            self._silent[node.id] = self._clock.uptime() + _RESTS_SECONDS, found
+            shown = asked.show(self._uuids.get(node.id))
+        except CloudError as error:  # of a chassis one system may be silent, and its login is refused for all
+            self._rests.note_failure(bmc if is_refused_login(error) else node.id, password, error)
             raise
-        self._silent.pop(node.id, None)
+        for each in (node.id, bmc):
+            self._rests.note_answer(each)
         return shown
 
     def _not_its_own(self, node_id: str, bmc: str, shown: Shown) -> str | None:
@@ -209,14 +216,22 @@ class Powers:
         if not same_host(shown.uuid, uuid):
             its = f"the system UUID {shown.uuid}" if is_of_one_host(shown.uuid) else "no usable system UUID"
             return f"the BMC {bmc} is not its own: it shows {its}, and the agent says {uuid}"
-        other = next((name for name, each in self._uuids.items() if each == uuid and name != node_id), None)
+        other = next((name for name, each in list(self._uuids.items()) if each == uuid and name != node_id), None)
         return None if other is None else f"{other} has the same system UUID, so no BMC is known to be its own"
 
-    def _bmc(self, pool: str, address: str) -> Bmc:
-        found = self._bmcs.get((pool, address))
+    def _bmc(self, node: Node, address: str) -> Bmc:
+        """A host's own view of a BMC, which it may share with others of its chassis."""
+        key = node.id, node.pool, address
+        found = self._bmcs.get(key)
         if found is None:
-            found = self._bmcs[pool, address] = self._make_bmc(self._rules[pool], pool, address)
+            found = self._bmcs[key] = self._make_bmc(self._rules[node.pool], node.pool, address)
         return found
+
+    def _password(self, pool: str) -> bytes | None:
+        """The password as it is now; None: it cannot be read."""
+        with suppress(OSError, ValueError):
+            return read_secret(self._rules[pool].password_file or "")
+        return None
 
     def _make_bmc(self, rules: PowerSettings, pool: str, address: str) -> Bmc:
         place, secret, user = bmc_of(address), rules.password_file, rules.user or ""
@@ -243,7 +258,7 @@ class Powers:
         if self._rules[node.pool].stop_by == "agent":
             self._by_agent(node, permit)
         else:
-            self._bmc(node.pool, named.bmc or "").switch_off(permit)
+            self._bmc(node, named.bmc or "").switch_off(permit)
         return StopAnswer(ran=True)
 
     def _by_agent(self, node: Node, permit: Permit) -> None:
@@ -271,7 +286,7 @@ class Powers:
                 host, port = bmc_of(rules.broadcast) or (rules.broadcast, None)
                 send_packet(named.mac or "", host, port, permit)
             else:
-                self._bmc(node.pool, named.bmc or "").switch_on(permit)
+                self._bmc(node, named.bmc or "").switch_on(permit)
         except CloudUnavailableError as error:
             if not isinstance(error, NotSentError):
                 self._ordered[node.id] = self._clock.uptime()

@@ -2,7 +2,8 @@
 
 Rules, all of them:
 
-1. The password goes out over TLS alone, to a server with a certificate that is believed. No redirect is followed.
+1. The password goes out over TLS alone, to a server with a certificate that is believed. To another path of Redfish on
+   the same server a read follows once; a change never does, and nothing goes to another server.
 2. What is off or on is only what the BMC says in so many words; all else is unknown.
 3. A change is sent once. An answer below 300 is a yes, one from 500 on and none at all a doubt, the rest a no.
 4. Only `GracefulShutdown` and `On` are ever sent. A system that lists what it allows must list both.
@@ -33,11 +34,11 @@ from gpuwatch.runtime.reloading_file import ReloadingFile
 from gpuwatch.runtime.tls import TlsFiles, client_context
 
 _ROOT = "/redfish/v1/Systems"
-_SECONDS = 10.0  # for one answer
+_SECONDS, _LOOK_SECONDS = 10.0, 20.0  # for one answer, and for all of a connection
 _LARGEST_BYTES = 1 << 20
 _MOST_SYSTEMS = 16  # behind one BMC
 _LONGEST = 200  # characters of a BMC's own words
-_OK, _REFUSED, _GONE, _BROKEN = 300, (401, 403), 404, 500
+_OK, _ELSEWHERE, _REFUSED, _GONE, _BROKEN = 300, (301, 302, 307, 308), (401, 403), 404, 500
 _STATES = {
     "On": NodeState.RUNNING,
     "Off": NodeState.STOPPED,
@@ -81,7 +82,9 @@ class _System(msgspec.Struct, frozen=True):
 
 
 class _Connection(WatchedConnection, HTTPSConnection):
-    """An HTTPS connection that checks the permit last."""
+    """An HTTPS connection that checks the permit last, and takes no more requests after some time."""
+
+    until = 0.0
 
 
 def trusted_context(ca: str | None) -> ReloadingFile[ssl.SSLContext]:
@@ -142,13 +145,15 @@ class Redfish:
     def _reset(self, kind: str, permit: Permit | None) -> None:
         asked = f"{self._name}, {kind}"
         with sending(asked, permit), self._open_connection() as line:
-            status, body = self._send(line, "POST", self._target, json.dumps({"ResetType": kind}).encode())
+            status, body, _ = self._send(line, "POST", self._target, json.dumps({"ResetType": kind}).encode())
         if status >= _OK:
             raise _error(asked, status, body)
 
     def _read(self, line: "_Connection", path: str, kind: type[Any], **missing: None) -> Any:  # noqa: ANN401  what was asked for
         """A resource; `gone`, if given, is the answer where there is no such resource any more."""
-        status, body = self._send(line, "GET", path)
+        status, body, elsewhere = self._send(line, "GET", path)
+        if status in _ELSEWHERE and self._is_path_here(elsewhere):
+            status, body, _ = self._send(line, "GET", urlsplit(elsewhere).path)
         if missing and status == _GONE:
             return missing["gone"]
         if status >= _OK:
@@ -165,6 +170,7 @@ class Redfish:
             line = _Connection(self._host, self._port, timeout=_SECONDS, context=self._context.value)
         except (OSError, ValueError) as error:
             raise AuthFailedError(f"{self._name} cannot be asked: {error}", code="NoCertificates") from None
+        line.until = self._clock.uptime() + _LOOK_SECONDS
         try:
             yield line
         except (OSError, HTTPException) as error:
@@ -172,8 +178,15 @@ class Redfish:
         finally:
             line.close()
 
-    def _send(self, line: "_Connection", method: str, path: str, body: bytes | None = None) -> tuple[int, bytes]:
-        if urlsplit(path)[:2] != ("", "") or not path.startswith("/redfish/") or not path.isprintable() or " " in path:
+    def _is_path_here(self, url: str) -> bool:
+        """Whether it is a path of Redfish on this very server."""
+        scheme, server, path = urlsplit(url)[:3]
+        here = (scheme, server) in {("", ""), ("https", self._host), ("https", f"{self._host}:{self._port}")}
+        return here and path.startswith("/redfish/") and path.isprintable() and " " not in path
+
+    def _send(self, line: "_Connection", method: str, path: str, body: bytes | None = None) -> tuple[int, bytes, str]:
+        """Status, body, and where else it is."""
+        if urlsplit(path)[:2] != ("", "") or not self._is_path_here(path):
             raise CloudError(f"{self._name} names no path of Redfish, but {legible(path, _LONGEST)!r}", code="NoPath")
         try:
             token = base64.b64encode(f"{self._user}:".encode() + self._password()).decode()
@@ -182,7 +195,9 @@ class Redfish:
         headers = {"Authorization": f"Basic {token}", "Accept": "application/json", "OData-Version": "4.0"}
         headers |= {} if body is None else {"Content-Type": "application/json"}
         attempt_begins()
-        until = self._clock.uptime() + _SECONDS
+        if (now := self._clock.uptime()) > line.until:
+            raise TimeoutError(f"no whole answer within {_LOOK_SECONDS:.0f} s")
+        until = now + _SECONDS
         line.request(method, path, body=body, headers=headers)
         answer, read = line.getresponse(), bytearray()
         while len(read) <= _LARGEST_BYTES and (more := answer.read1(1 << 16)):
@@ -192,7 +207,7 @@ class Redfish:
         answer.close()  # read1() does not notice the end, and the connection would not take another request
         if len(read) > _LARGEST_BYTES:
             raise CloudUnavailableError(f"{self._name}: its answer is too large", code="Nonsense")
-        return answer.status, bytes(read)
+        return answer.status, bytes(read), answer.headers.get("Location", "")
 
 
 def _unable(reset: _Reset) -> str | None:

@@ -5,7 +5,7 @@ do: it keeps a machine on that it was asked to switch off, shows an old state, o
 """
 
 import socket
-from collections.abc import Iterator, Mapping
+from collections.abc import Callable, Iterator, Mapping
 from contextlib import ExitStack, contextmanager
 from dataclasses import dataclass, field
 from pathlib import Path
@@ -44,6 +44,10 @@ class FakeBmc:
     systems: list[str] = field(default_factory=list)  # UUIDs of further ones
     asked_for: list[str] = field(default_factory=list)
     users: set[str] = field(default_factory=set)
+    reset_at: str | None = None  # the time of the last reset, by the BMC's own clock
+    redirects: dict[str, str] = field(default_factory=dict)  # paths that are elsewhere, and where
+    looks: int = 0  # how many resources were asked for
+    late: Callable[[], None] = lambda: None  # called before each answer
 
     def asked(self, request: Request) -> Asked:
         """What the request is."""
@@ -57,12 +61,16 @@ class FakeBmc:
     def answer(self, request: Request) -> Response:
         """Carry it out, as a BMC does."""
         self.users.add(request.headers.get("authorization", ""))
+        self.looks += request.method == "GET"
+        self.late()
+        if request.path in self.redirects:
+            return Response(status=308, headers={"Location": self.redirects[request.path]})
         if self.refuses is not None:
             return Response(status=self.refuses, body={"error": {"message": "The service is temporarily unavailable."}})
         links = [_SYSTEM, *(f"/redfish/v1/Systems/{number}" for number in range(len(self.systems)))]
         if request.method == "POST" and request.path == _RESET:
             return self._reset(str(request.json["ResetType"]))
-        if request.path == "/redfish/v1/Systems":
+        if request.path in {"/redfish/v1/Systems", "/redfish/v1/Systems/"}:
             return Response(body={"Members": [{"@odata.id": each} for each in links]})
         if request.path == _SYSTEM:
             return Response(body=self._system(self.uuid))
@@ -85,6 +93,7 @@ class FakeBmc:
             "@odata.type": "#ComputerSystem.v1_20_0.ComputerSystem",
             "UUID": uuid,
             "PowerState": self.shows or self.power,
+            **({} if self.reset_at is None else {"LastResetTime": self.reset_at}),
             "Actions": {"#ComputerSystem.Reset": reset},
         }
 

@@ -272,6 +272,17 @@ def test_no_connection_is_told_as_not_sent(world: World) -> None:
         cloud.nodes()
 
 
+@pytest.mark.parametrize(
+    "endpoint",
+    ["http://10.0.0.9/v2", "HTTP://api.example", "api.example/v2", "ftp://api.example", "http://localhost.x"],
+)
+def test_a_key_goes_to_nobody_without_encryption(endpoint: str, world: World) -> None:
+    """Not even for `describe`: the error says what is wrong with the setting. Only loopback may be plain HTTP."""
+    cloud = DriverCloud(fleet=FLEET, clock=world.clock, driver=world.settings, endpoint_url=endpoint)
+    with pytest.raises(CloudError, match=r"cloud\.endpoint_url"):
+        cloud.nodes()
+
+
 def test_prices_are_of_the_types_in_the_fleet(world: World) -> None:
     """For whole machines; a type that the catalogue does not have is unpriced."""
     kind = next(iter(world.cloud().nodes())).instance_type
