@@ -74,7 +74,8 @@ class Node:
     `kubernetes` is the node object of its cluster, `slurm` its node in Slurm; None: it is in none that gpuwatch knows.
     `announced` is what its cloud's lists say of its end, None where they say nothing about that; with `cloud_notice` it
     is no capacity any more: its cloud is about to take it. `sight` is how well it was watched where its cloud does not
-    show its last start, `last_stop` what its cloud shows of its last stop while it is down.
+    show its last start, `last_stop` what its cloud shows of its last stop while it is down. `bmc_on` is the BMC that
+    shows a host of one's own on; None: none does.
     """
 
     id: str
@@ -111,6 +112,7 @@ class Node:
     cloud_notice: CloudNotice | None = None
     sight: Sight | None = None
     last_stop: LastStop | None = None
+    bmc_on: str | None = None
     image: str | None = None  # what it was made from
     accelerators: str = ""  # the GPUs that are attached to its type, such as 4xnvidia-tesla-v100
     tags: Mapping[str, str] = field(default_factory=dict)

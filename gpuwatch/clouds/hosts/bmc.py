@@ -13,11 +13,16 @@ _SECONDS, _MOST_SECONDS = 60.0, 3600.0  # after which a BMC is asked again
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Shown:
-    """What a BMC shows of its machine. `unable` is why it cannot be switched off cleanly, or on again, as a clause."""
+    """What a BMC shows of its machine.
+
+    `unable` is why it cannot be switched off cleanly, or on again, as a clause; `reset_at` when it was reset last, by
+    the BMC's own clock, None where it does not say.
+    """
 
     uuid: str | None
     state: NodeState
     unable: str | None = None
+    reset_at: str | None = None
 
 
 class Bmc(Protocol):

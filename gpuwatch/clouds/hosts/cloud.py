@@ -19,7 +19,7 @@ from gpuwatch.clouds import (
     ProtectedError,
     refuse_foreign_tags,
 )
-from gpuwatch.clouds.hosts.power import NO_POWER, UUID_TAG, AskAgent, Powers
+from gpuwatch.clouds.hosts.power import NO_POWER, OWN_TAGS, AskAgent, Powers
 from gpuwatch.clouds.hosts.settings import HostsSettings
 from gpuwatch.clouds.hosts.sources import DEFAULT_TYPE, Named, sources_of
 from gpuwatch.clouds.permit import Permit, check_in_force
@@ -223,8 +223,8 @@ class HostsCloud:
 
     def _node(self, host: _Host) -> Node:
         named, before = host.named, host.before
-        tags = {**named.tags, **self._written_tags(host), FLEET_TAG: self._fleet}
-        tags.pop(UUID_TAG, None)  # of a file: nobody but its agent says it
+        told = {name: text for name, text in named.tags.items() if name not in OWN_TAGS}  # of a file, and no proof
+        tags = {**told, **self._written_tags(host), FLEET_TAG: self._fleet}
         claimed = claims(tags, fleet=self._fleet, now=self._clock.now())
         by_full_name = not host.alone and self._powers.has_control(claimed["pool"])
         return Node(

@@ -22,6 +22,7 @@ from gpuwatch.clouds.errors import BusyError, CloudError, CloudUnavailableError,
 from gpuwatch.clouds.hosts.bmc import Bmc, Rests, Shown, is_refused_login
 from gpuwatch.clouds.hosts.ipmi import Ipmi
 from gpuwatch.clouds.hosts.redfish import Redfish, trusted_context
+from gpuwatch.clouds.hosts.resets import Resets
 from gpuwatch.clouds.hosts.settings import HostsSettings, PowerSettings, bmc_of
 from gpuwatch.clouds.hosts.sources import Named
 from gpuwatch.clouds.permit import Permit, permit_in_force
@@ -36,7 +37,8 @@ from gpuwatch.runtime.secrets import read_secret
 
 log = logging.getLogger(__name__)
 
-UUID_TAG = "system-uuid"  # never written anywhere: it is how the ledger's rounds remember it
+UUID_TAG, RESET_TAG = "system-uuid", "last-reset"  # never written anywhere: so the ledger's rounds remember them
+OWN_TAGS = frozenset({UUID_TAG, RESET_TAG})
 CANNOT_END = "no such host is ever terminated"
 NO_POWER = "NoPowerControl"  # our own codes
 _NOT_ITS_OWN, _IN_DOUBT = "NotItsBmc", "PowerInDoubt"
@@ -86,7 +88,8 @@ class Powers:
         self._last: dict[str, NodeState] = {}  # as each was shown without doubt
         self._going: dict[str, tuple[str | None, float]] = {}  # the boot that ends, and since when, by its agent's yes
         self._ordered: dict[str, float] = {}  # when each was ordered on, until it runs
-        self._rests = Rests(clock)
+        self._rests, self._resets = Rests(clock), Resets(clock)
+        self._stayed_off: dict[str, bool] = {}
         self._said: dict[str, str | None] = {}
         self._sightings = Sightings(clock)
         self.ask_agent: AskAgent = nobody
@@ -106,6 +109,7 @@ class Powers:
     def _look_at_host(self, node: Node, named: Named, before: Node | None, *, last_question: bool) -> Node:
         if before is not None and node.id not in self._last:
             self._last[node.id] = (before.last_shown or before.state) if before.unseen else before.state
+            self._resets.recall(node.id, before.tags.get(RESET_TAG))
             if (uuid := before.tags.get(UUID_TAG)) is not None:
                 self._uuids.setdefault(node.id, uuid)
         node = replace(node, cannot_stop=None, cannot_terminate=CANNOT_END)
@@ -116,12 +120,14 @@ class Powers:
         if found.state is NodeState.RUNNING:
             self._ordered.pop(node.id, None)
         self._say_once(node.id, found.cannot_stop or found.unseen)
-        if (uuid := self._uuids.get(node.id)) is not None:
-            found = replace(found, tags={**found.tags, UUID_TAG: uuid})
-        return self._sightings.with_sight(found)
+        known = {UUID_TAG: self._uuids.get(node.id), RESET_TAG: self._resets.remember(node.id)}
+        tags = {**found.tags, **{name: text for name, text in known.items() if text is not None}}
+        sighted = self._sightings.with_sight(replace(found, tags=tags))
+        return replace(sighted, sight=None) if self._stayed_off.get(node.id) else sighted
 
     def _judge_by_bmc(self, node: Node, named: Named, *, last_question: bool) -> Node:
         rules, bmc = self._rules[node.pool], named.bmc
+        self._stayed_off.pop(node.id, None)
         if bmc is None:
             return replace(node, cannot_stop="no BMC is named for it (cloud.hosts.machines)")
         agent: PowerAnswer | CloudError | None = None
@@ -139,13 +145,16 @@ class Powers:
         if agent is None and (shown.state is not NodeState.RUNNING or self._not_its_own(node.id, bmc, shown)):
             agent = self._ask_own_agent(node)
         doubt, answers = self._not_its_own(node.id, bmc, shown), isinstance(agent, PowerAnswer)
+        state = NodeState.RUNNING if answers else shown.state
+        self._stayed_off[node.id] = doubt is None and self._resets.note(node.id, state, shown.reset_at)
         if shown.state is NodeState.RUNNING or answers:
             if doubt is None and shown.state is not NodeState.RUNNING:
                 doubt = f"its BMC {bmc} shows it {shown.state.value}, and its agent answers"
             if doubt is None and last_question and not answers:
                 raise NotSentError(f"its agent gives no answer: {agent}", code=_IN_DOUBT)
             refused = agent.refused if isinstance(agent, PowerAnswer) and rules.stop_by == "agent" else None
-            return replace(node, cannot_stop=doubt or shown.unable or refused)
+            on = bmc if doubt is None else None
+            return replace(node, cannot_stop=doubt or shown.unable or refused, bmc_on=on)
         if doubt is None and shown.state is NodeState.UNKNOWN:
             doubt = f"its BMC {bmc} does not say whether it is on"
         return self._unseen(node, doubt) if doubt is not None else self._down(node, shown.state)

@@ -78,6 +78,7 @@ class _System(msgspec.Struct, frozen=True):
 
     uuid: BoundedText | None = msgspec.field(name="UUID", default=None)
     power: BoundedText | None = msgspec.field(name="PowerState", default=None)
+    reset_at: BoundedText | None = msgspec.field(name="LastResetTime", default=None)
     actions: _Actions = msgspec.field(name="Actions", default=_Actions())
 
 
@@ -120,7 +121,7 @@ class Redfish:
                 found = self._find(line, uuid)
         self._target = found.actions.reset.target
         state = _STATES.get(found.power or "", NodeState.UNKNOWN)
-        return Shown(uuid=found.uuid, state=state, unable=_unable(found.actions.reset))
+        return Shown(uuid=found.uuid, state=state, unable=_unable(found.actions.reset), reset_at=found.reset_at)
 
     def _find(self, line: "_Connection", uuid: str | None) -> "_System":
         links = self._read(line, _ROOT, _Systems).members[:_MOST_SYSTEMS]

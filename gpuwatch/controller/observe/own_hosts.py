@@ -29,7 +29,10 @@ def _judge_host(node: Node, gpus: MutableMapping[str, int], twins: Mapping[str, 
     if node.verdict is None:
         known = replace(node, gpu_count=gpus.get(node.id, node.gpu_count))
         shown = node.unseen or node.state is not NodeState.RUNNING
-        return known if shown else as_last_seen(known, node.activity.doubt or "its agent was not asked")
+        if shown:
+            return known
+        on = "" if node.bmc_on is None else f"its BMC {node.bmc_on} shows it on, and no agent answers: "
+        return as_last_seen(known, on + (node.activity.doubt or "its agent was not asked"))
     gpus[node.id] = len(node.verdict.gpus)
     found = replace(node, gpu_count=gpus[node.id])
     other = twins.get(node.id)

@@ -11,6 +11,7 @@ from gpuwatch.clouds.hosts.settings import HostSettings, HostsSettings
 from gpuwatch.clouds.silence import Past
 from gpuwatch.model.fleet import NodeState
 from gpuwatch.model.power import PowerAnswer
+from tests.support.builders.fleet import a_permit
 from tests.support.clouds.hosts.bmc import ONE, TWO, UUIDS, PoweredLab, Woken, powered_lab
 
 _SYSTEMS = "/redfish/v1/Systems"
@@ -106,6 +107,16 @@ def test_a_label_of_a_file_is_no_word_of_an_agent(lab: PoweredLab, tmp_path: Pat
     assert lab.seen(ONE).state is NodeState.UNKNOWN
 
 
+def test_a_bmc_that_shows_its_host_on_is_named_and_a_doubtful_one_is_not(lab: PoweredLab) -> None:
+    """A host that hangs is told from one that is off or cut off."""
+    lab.bmcs[TWO].uuid = UUIDS[ONE]
+    assert [node.bmc_on for node in lab.cloud.nodes()] == [lab.settings.machines[ONE].bmc, None, None]
+    lab.silence(ONE)
+    assert lab.seen(ONE).bmc_on is not None
+    lab.bmcs[ONE].power = "Off"
+    assert lab.seen(ONE).bmc_on is None
+
+
 def test_a_chassis_is_read_once_for_each_of_its_hosts(lab: PoweredLab) -> None:
     """Two hosts behind one BMC keep their own systems: the next look at both is two reads."""
     machine = lab.settings.machines[ONE]
@@ -156,3 +167,94 @@ def test_a_name_that_two_hosts_share_is_no_name_of_either() -> None:
     made.agents = dict.fromkeys(names, CloudError("not asked"))
     assert [node.name for node in made.cloud.nodes()] == list(names)
     made.heard.close()
+
+
+class Outage:
+    """A host that has been off and on once, as everybody saw, and is switched off by us."""
+
+    def __init__(self, lab: PoweredLab) -> None:
+        self.lab, self.bmc, self.agent = lab, lab.bmcs[ONE], lab.agents[ONE]
+        self.bmc.reset_at = "2020-01-01T00:00:00+00:00"  # its clock has lost its battery
+        self.lab.cloud.nodes()
+        self.is_off("Off")
+        self.lab.seen(ONE)
+        self.is_on("2020-01-01T00:10:00+00:00")
+        self.lab.seen(ONE)
+
+    def is_off(self, power: str) -> None:
+        """It is off now."""
+        self.bmc.power = power
+        self.lab.silence(ONE)
+
+    def is_on(self, reset_at: str | None) -> None:
+        """It is on now, and its BMC shows that time from now on."""
+        self.bmc.power, self.bmc.reset_at, self.lab.agents[ONE] = "On", reset_at, self.agent
+
+    def restart(self) -> None:
+        """No controller looked for an hour, and another process has begun."""
+        past = Past(nodes=tuple(self.lab.cloud.nodes()))
+        self.lab.clock.advance(3600.0)
+        self.lab.cloud = self.lab.anew()
+        self.lab.cloud.recall(lambda: past)
+
+    @property
+    def proved(self) -> bool:
+        """Whether it is off, and its BMC says that it was not on since."""
+        found = self.lab.seen(ONE)
+        assert found.state is NodeState.STOPPED
+        return found.sight is None
+
+
+def test_a_bmc_with_the_same_last_reset_says_that_its_host_stayed_off_over_outages(lab: PoweredLab) -> None:
+    """By whatever clock the BMC has; over several outages, and also where it writes the time anew as the host ends."""
+    made = Outage(lab)
+    lab.cloud.stop(ONE, "key", permit=a_permit())
+    lab.silence(ONE)
+    made.bmc.reset_at = "2020-01-01T00:20:00+00:00"
+    assert made.proved
+    for _ in range(3):
+        made.restart()
+        assert made.proved
+    made.bmc.refuses = 503
+    assert lab.seen(ONE).sight is not None
+    lab.clock.advance(3600.0)
+    made.bmc.refuses = None
+    assert made.proved
+
+
+def test_a_host_that_was_on_during_an_outage_is_its_owners_until_it_runs_again(lab: PoweredLab) -> None:
+    """Another time is another start."""
+    made = Outage(lab)
+    made.is_off("Off")
+    assert made.proved
+    made.restart()
+    made.bmc.reset_at = "2020-01-01T01:00:00+00:00"
+    assert not made.proved
+    made.restart()
+    assert not made.proved
+
+
+def test_a_host_that_went_off_during_an_outage_is_proved_only_by_the_time_at_which_it_ran(lab: PoweredLab) -> None:
+    """A BMC that writes the time at the end, too, cannot say whether there was a start before that."""
+    made = Outage(lab)
+    for reset_at, proved in ((made.bmc.reset_at, True), ("2020-01-01T05:00:00+00:00", False)):
+        made.restart()
+        made.is_off("Off")
+        made.bmc.reset_at = reset_at
+        assert made.proved is proved
+        made.is_on("2020-01-01T02:00:00+00:00")
+        lab.seen(ONE)
+
+
+@pytest.mark.parametrize("shown", [None, "2020-01-01T00:00:00Z", "", "soon", "1 2 3 4"])
+def test_a_bmc_that_never_changes_the_time_proves_nothing(lab: PoweredLab, shown: str | None) -> None:
+    """Nor does one that shows none: such a host stays its owner's after an outage."""
+    made = Outage(lab)
+    for _ in range(2):
+        made.is_on(shown)
+        lab.seen(ONE)
+        made.is_off("Off")
+        lab.seen(ONE)
+    assert not made.proved
+    made.restart()
+    assert not made.proved

@@ -51,3 +51,6 @@ def test_a_host_that_its_power_control_shows_off_is_stopped_and_keeps_its_gpus()
     for state in (NodeState.STOPPED, NodeState.STOPPING, NodeState.PENDING):
         (host,) = judged(replace(a_host("gpu-1"), state=state, signal=SILENT, gpu_count=None), gpus=memory)
         assert (host.state, host.gpu_count, host.unseen) == (state, 2, None)
+    (host,) = judged(replace(a_host("gpu-1"), bmc_on="10.0.1.3", signal=SILENT))
+    assert host.state is NodeState.UNKNOWN
+    assert host.unseen == f"its BMC 10.0.1.3 shows it on, and no agent answers: {SILENT.failure}"
