@@ -335,7 +335,7 @@ def _money(spent: Iterable[Decimal | None], more: Decimal | None, limit: Decimal
 def month_budget(case: Case) -> Finding:
     """Refuses an addition covered by a month's budget that is used up, or forecast to be.
 
-    This applies to `budgets` with `block_growth` (docs/money.md#budgets). `actual` refuses once all of the budget is
+    This applies to `budgets` with `block_growth` (docs/budgets.md#budgets). `actual` refuses once all of the budget is
     spent; `forecast` also once the month is forecast to end above it, with the error margin that the past shows. A
     stopped node counts to a budget by its own cloud, pool, owner, account and tags; a new node counts if any node of
     its pool in its cloud does, or if it is the first one. If the ledger cannot say what is spent, nothing is

@@ -3,8 +3,7 @@
 A unit (a GPU or a machine) that is reserved costs the same in every hour; one that is not costs only in the hours in
 which it is used. So the k-th unit is worth reserving if the hours in which the load reaches it would cost more
 otherwise. At the optimum the share of hours in use of the last unit is the ratio of the two prices (the quantile of
-the load duration curve, as of the newsvendor). docs/advice.md has the formulas. Load is known as float means;
-money is Decimal.
+the load duration curve, as of the newsvendor). Load is known as float means; money is Decimal.
 
 A reservation outlives the load that it was made for. So what is advised is the least that each of the last four weeks,
 and the whole history, would have justified.
@@ -27,7 +26,7 @@ _LONGEST = 3  # years that a reservation lasts
 class Terms:
     """What is on offer. Discounts are shares of the on-demand price: 0.3 means that 70 % of it is paid.
 
-    The defaults are assumptions for a first look, not a quote; docs/advice.md says where they are from.
+    The defaults are assumptions for a first look, not a quote.
     """
 
     price_per_hour: Decimal  # of one unit on demand

@@ -185,7 +185,7 @@ class InstanceDocument:
 
 
 def instance_document(choice: Choice, limit: int, today: date) -> InstanceDocument:
-    """For programs; docs/advice.md defines each key."""
+    """For programs; docs/json.md defines each key."""
     load = choice.load
     return InstanceDocument(
         params=load.shape.params,
