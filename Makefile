@@ -13,7 +13,7 @@ help:
 	@echo "make test    set up everything and run the tests (installs real components where it may)"
 	@echo "make gpu-test  the agent on this machine's own NVIDIA driver, at rest and under load"
 	@echo "make container-test  both images, built and run with buildah, podman and runc (root; some minutes)"
-	@echo "make check   format, lint, types, import rules, generated pages, tests"
+	@echo "make check   format, lint, types, import rules, generated pages, plain English, tests"
 	@echo "make mutate  break the guard on purpose, place by place: a test must fail each time"
 	@echo "make lives   days of GPU hosts, in use and forgotten: which would each profile stop (tests/lives)"
 	@echo "make bench   measure the agent and the controller, print a table"
@@ -66,6 +66,7 @@ lint: $(VENV)/dev
 	$(BIN)/mypy
 	$(BIN)/lint-imports
 	$(BIN)/python -m tools.docs --check
+	$(BIN)/python -m tools.docs.prose
 
 check: lint test
 

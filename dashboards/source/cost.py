@@ -277,10 +277,9 @@ _BUDGETS = Row(
     panels=[
         table(
             "Budgets",
-            "Every budget of this month: what is spent, where the month is forecast to end (with the 80 % interval), "
-            "how likely that is above the budget, and the highest of its own thresholds that either has passed. With "
-            "machine-hours without a price, "
-            "the sums are lower bounds.",
+            "Every budget of this month: what is spent, the forecast for the month's end (with the 80 % interval), "
+            "and how likely that is above the budget. Then the highest threshold that either has passed. With "
+            "machine-hours without a price, the sums are lower bounds.",
             [
                 _of_budget("budget_usd"),
                 _of_budget("budget_spent_usd"),

@@ -204,7 +204,7 @@ _WHO = Row(
         table(
             "Machines",
             "Every machine of the chosen pools, those that cost most first. Click its id for its own dashboard; "
-            "`gpuwatch explain` says what the rules think of it.",
+            "`gpuwatch explain` says how the rules judge it.",
             [
                 WHO,
                 doing_by_node(),

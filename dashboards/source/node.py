@@ -150,7 +150,7 @@ _AT_A_GLANCE = Row(
         table(
             "Owner",
             "As its tags tell the controller, and since when its owner has a notice of a stop. `gpuwatch explain` says "
-            "what the rules think of it.",
+            "how the rules judge it.",
             [f"{_WHO} * on (node) group_left {_NOTICE} or {_WHO} * 0"],
             [
                 Column(source="name", title="Name"),

@@ -21,12 +21,12 @@ def eq(label: str, value: str) -> str:
 
 
 def differs(label: str, value: str) -> str:
-    """Likewise, of whatever else."""
+    """The same, of whatever else."""
     return f'{label}!="{value}"'
 
 
 def of(label: str, values: str) -> str:
-    """Likewise, of one of several, as `a|b` or a variable."""
+    """The same, of one of several, as `a|b` or a variable."""
     return f'{label}=~"{values}"'
 
 

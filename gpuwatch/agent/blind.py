@@ -25,8 +25,8 @@ _MOST_HOMES = 256
 _IN_HOME = ".local/share/jupyter/runtime"
 _MOST_CARDS = 1024
 _CLOSED_PROCESSES = (
-    "It may not see what file other users' processes run, where they work, and what they read and write: what may be "
-    "somebody's program keeps this machine occupied, and a program that only reads and writes is not seen at work. "
+    "It may not see what file other users' processes run, where they work, and what they read and write. Any program "
+    "that may be somebody's keeps this machine occupied. A program that only reads and writes is not seen at work. "
     "CAP_SYS_PTRACE allows it."
 )
 
@@ -158,7 +158,7 @@ class BlindWatch:
         self._stopping.set()
 
     def sentences(self) -> tuple[str, ...]:
-        """What a verdict says of it."""
+        """What a verdict says about this blind spot."""
         return tuple(each.sentence for each in self.spots)
 
     def codes(self) -> tuple[str, ...]:

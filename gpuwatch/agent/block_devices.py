@@ -216,7 +216,7 @@ class BlockDevices:
 
         Raises:
             OSError: it cannot be opened or listed.
-            UnseenError: something else is mounted on top of it.
+            UnseenError: something else is mounted on top.
 
         """
         error: OSError | None = None

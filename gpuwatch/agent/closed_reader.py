@@ -131,7 +131,7 @@ def look_into(path: str) -> bytes:
 
 
 def begin() -> bool:
-    """Start the reader, or take it over: not without a right for it, and not for root, who reads everything.
+    """Start the reader, or take it over: only with a right for it, and never for root, who reads everything.
 
     No thread may run yet. What this process starts afterwards has no right at all, and it itself none but to read the
     kernel's log. True: it must first become another program (`before_exec`), for the unit filters the call that gives a

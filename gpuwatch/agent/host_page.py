@@ -185,7 +185,7 @@ def _use(info: GpuInfo, process: GpuProcess) -> ProcessOnGpu:
 
 
 def _process(pid: int, held: tuple[ProcessOnGpu, ...], known: Known) -> HostProcess:
-    """One process with what is known of it; whether the driver's pids are this host's was judged before."""
+    """One process with what is known about it; whether the driver's pids are this host's was judged before."""
     users, table = known.users, known.table
     owner, workload = (None, None) if users is None else (users.owners.get(pid), users.workloads.get(pid))
     place = None if owner is None else owner.placement

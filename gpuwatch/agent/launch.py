@@ -273,7 +273,7 @@ def flags() -> argparse.ArgumentParser:
     parser.add_argument("--config", type=Path, metavar="FILE", help="settings ($GPUWATCH_CONFIG, /etc/gpuwatch/…)")
     parser.add_argument("--listen", type=_listen, metavar="HOST:PORT", help="where to serve (127.0.0.1:9460)")
     parser.add_argument("--source", metavar="NAME", help="auto, nvml, amdsmi, both, simulated or replay (auto)")
-    parser.add_argument("--script", metavar="FILE", help="simulated: what the GPUs shall do")
+    parser.add_argument("--script", metavar="FILE", help="simulated: what the GPUs do")
     parser.add_argument("--seed", metavar="N", help="simulated: the same seed gives the same")
     parser.add_argument("--capture", metavar="FILE", help="replay: a recorded output of `gpuwatch probe`")
     parser.add_argument("--interval", metavar="DURATION", help="from cycle to cycle (1s)")

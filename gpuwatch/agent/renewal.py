@@ -80,7 +80,7 @@ class Renewal:
 
         Raises:
             joined.AnswerError: the controller refuses.
-            OSError, ValueError, http.client.HTTPException: it gives no answer, or none that can be used.
+            OSError, ValueError, http.client.HTTPException: it gives no answer, or one that cannot be used.
 
         """
         certificate = self._files.certificate

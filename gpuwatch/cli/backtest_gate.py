@@ -1,4 +1,4 @@
-"""A pool's own rules on trial: which they are, and what is kept of it."""
+"""A pool's own rules on trial: which they are, and what the ledger keeps."""
 
 import contextlib
 from collections.abc import Iterable

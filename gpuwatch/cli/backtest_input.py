@@ -1,4 +1,4 @@
-"""Where a backtest's history comes from: options that name a file, a Prometheus or a ledger, and the reading of it."""
+"""Where a backtest's history comes from: options that name a file, a Prometheus or a ledger, and how it is read."""
 
 import contextlib
 import functools

@@ -12,7 +12,7 @@ from gpuwatch.runtime.json_document import json_text
 
 
 @commands.command()
-@click.option("--headless", is_flag=True, help="Play it as fast as possible and print what came of it.")
+@click.option("--headless", is_flag=True, help="Play it as fast as possible and print the outcome.")
 @click.option("--json", "as_json", is_flag=True, help="Headless: one JSON object.")
 @click.option("--seed", type=int, default=0, show_default=True, help="The same seed gives the same fleet.")
 @click.option(

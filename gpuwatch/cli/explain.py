@@ -59,7 +59,7 @@ def found_now(parts: LiveParts, done: Round, name: str, *, verbose: bool = False
 def found_past(
     settings: LedgerSettings, name: str, *, number: int | None, when: str | None, verbose: bool = False
 ) -> tuple[str, NodePage | None]:
-    """Likewise in a past round, from the ledger alone.
+    """The same in a past round, from the ledger alone.
 
     Raises:
         UnknownNodeError: there is neither.

@@ -1,4 +1,4 @@
-"""The command that compares vendors by a person's own scores, and by what gpuwatch knows of them."""
+"""The command that compares vendors by a person's own scores, and by what gpuwatch knows about them."""
 
 import sys
 from pathlib import Path

@@ -1,4 +1,4 @@
-"""`gpuwatch status`: what a Kubernetes cluster shows, its pods without use, and what becomes of them."""
+"""`gpuwatch status`: what a Kubernetes cluster shows, its pods without use, and what happens to them."""
 
 from collections.abc import Iterator, Sequence
 from dataclasses import replace

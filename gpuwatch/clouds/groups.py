@@ -63,7 +63,7 @@ class Owned:
 
         @property
         def tags(self) -> Mapping[str, str]:
-            """What its owner says of it."""
+            """What its owner says about the group."""
 
     @property
     def owner(self) -> str | None:

@@ -58,7 +58,7 @@ class Part:
             raise CloudUnavailableError(f"cloud {self.name}: its answer cannot be read ({kind})", code=kind) from error
 
     def attempt(self, ask: Callable[[Cloud], Answer]) -> Answer | CloudError:
-        """Its answer, or the error in place of it; a mistake of ours in reading an answer is no answer, too."""
+        """Its answer, or the error in its place; a mistake of ours in reading an answer is no answer, too."""
         try:
             with self.asking() as cloud:
                 return ask(cloud)

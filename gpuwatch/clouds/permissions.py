@@ -62,7 +62,7 @@ class Quota:
 
     @property
     def left(self) -> float | None:
-        """What could still be had of it."""
+        """What the permit still allows."""
         return None if self.used is None else max(0.0, self.limit - self.used)
 
 

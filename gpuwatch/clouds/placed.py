@@ -124,7 +124,7 @@ class PlacedCloud(ABC, Generic[AnyPlace, Group]):
         """Try what is done in a place; nothing is carried out."""
 
     def _may_beyond(self, place: AnyPlace, node_ids: Sequence[str]) -> Iterable[Permission]:
-        """Try what would change one of these machines of others; none where the cloud has no trial of it."""
+        """Try what would change one of these machines of others; none where the cloud cannot try it."""
         del place, node_ids
         return ()
 

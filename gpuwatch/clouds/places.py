@@ -44,7 +44,7 @@ Answer = TypeVar("Answer")
 
 
 def attempt(ask: Callable[[], Answer]) -> Answer | CloudError:
-    """The answer, or the error instead of it; a mistake of ours in reading one place's answer is no answer of it."""
+    """The answer, or the error instead; a mistake of ours in reading one place's answer counts as no answer."""
     try:
         return ask()
     except CloudError as error:

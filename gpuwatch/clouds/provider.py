@@ -1,4 +1,4 @@
-"""What each cloud's package declares: its settings, and what can be had of it. Loading the settings loads no SDK."""
+"""What each cloud's package declares: its settings and what it offers. Loading the settings loads no SDK."""
 
 from abc import ABC, abstractmethod
 from collections.abc import Callable, Iterator, Mapping, Sequence

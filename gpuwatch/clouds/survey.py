@@ -186,7 +186,7 @@ def elsewhere(places: Regions[AnyRegion], machines: Listing[AnyRegion]) -> list[
 
 
 def every_place(places: Regions[AnyRegion], machines: Listing[AnyRegion]) -> list[Surveyed]:
-    """The same, and the configured regions first; where an account's other regions cannot be listed, an entry of it."""
+    """The same, and the configured regions first; where an account's other regions cannot be listed, its entry."""
     found = everywhere(places.all, lambda place: survey_region(place, machines, watched=True))
     for home in places.homes:
         try:

@@ -252,7 +252,7 @@ UNSEEN: tuple[Unseen, ...] = (
     Unseen(
         cloud="alibaba",
         what="members that ESS may not release",
-        taken="gpuwatch ends no member with deletion protection and none that somebody put into the group by hand. "
+        taken="gpuwatch ends no member with deletion protection, and no member that was put in by hand. "
         "Whether ESS would is not known, and not tried.",
         see="RemoveInstances by hand on such a member.",
     ),

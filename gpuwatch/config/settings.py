@@ -253,7 +253,7 @@ def contradictions(settings: Settings) -> Iterator[Contradiction]:
 
 
 def _of_clouds(settings: Settings) -> Iterator[Contradiction]:
-    """The clouds, and what pools and budgets say of them."""
+    """The clouds, and what pools and budgets say about them."""
     clouds = settings.named_clouds
     yield from named.names(settings.clouds)
     yield from named.contradictions(clouds)

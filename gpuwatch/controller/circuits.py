@@ -99,7 +99,7 @@ class Circuits:
     ) -> None:
         """Note how a call to a server ended, which took so long.
 
-        After so many denied, or silent, ones in a row it is left alone. What was not sent says nothing of it.
+        After so many denied, or silent, ones in a row it is left alone. What was not sent says nothing about it.
         """
         if status is Status.CANCELLED:
             return

@@ -66,7 +66,7 @@ def _drop_unenrolled(parts: ControllerContext, observation: Observation, round_i
 
 
 def _close_gone_machines(parts: ControllerContext, observation: Observation, round_id: int) -> None:
-    """Close the notices of machines that are gone, each with a record, and forget our stops of them."""
+    """Close the notices of machines that are gone, each with a record, and forget our stops."""
     ledger, missing = observation.ledger, parts.memory.missing
     noticed, stopped = {each.node_id: each for each in ledger.notices}, ledger.stopped_ids
     absent = {

@@ -222,7 +222,7 @@ class LiveParts(ControllerContext):
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Act:
-    """One step that was carried out, or tried, with what came of it; `outcome` has no key where none is on record."""
+    """One step that was carried out, or tried, with its outcome; `outcome` has no key where none is on record."""
 
     review: Review
     outcome: Outcome

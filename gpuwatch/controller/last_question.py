@@ -65,7 +65,7 @@ def objection_to(
 
 
 def lateness(verdict: NodeVerdict, parts: ControllerContext) -> str | None:
-    """Say why an answer is not one of now, whatever its source holds of it: by its own newest sample's age."""
+    """Say why an answer is not one of now, whatever its source says: by its own newest sample's age."""
     longest = max(parts.rules.limits.max_confirmation_age, _FRESH_INTERVALS * verdict.interval_seconds)
     if verdict.age_seconds <= longest:
         return None

@@ -30,7 +30,7 @@ _NO_WORK = frozenset({State.IDLE, State.UNKNOWN})
 def launched_lives(
     parts: ControllerContext, seen: Observation, ended: Iterable[Done], looked_at: datetime | None
 ) -> tuple[Life, ...]:
-    """The lives of what was launched or started in the last three days, with what this process has seen of them.
+    """The lives of what was launched or started in the last three days, with what this process has seen.
 
     `looked_at` is when it looked last; None: it has just begun.
     """
@@ -49,7 +49,7 @@ def launched_lives(
 def members_of_groups(
     parts: ControllerContext, seen: Observation, ended: Iterable[Done], looked_at: datetime | None
 ) -> Mapping[str, tuple[Life, ...]]:
-    """The lives of what groups have made since gpuwatch raised their sizes, with what this process has seen of them."""
+    """The lives of what groups have made since gpuwatch raised their sizes, with what this process has seen."""
     done, memory = list(ended), parts.memory
     raised = raised_groups(done)
     if not raised and not memory.members:
@@ -64,7 +64,7 @@ def members_of_groups(
 
 
 def _seen_now(life: Life, seen: Observation, known: Use | None, looked_at: datetime | None) -> Use:
-    """What is known of a machine with this round; what it does after that life is no news of it."""
+    """What is known of a machine with this round; what it does after that life is no news."""
     blind = None if looked_at is None or known is None or seen.now - looked_at <= _WATCHED else looked_at
     node = seen.fleet.find(life.node_id or "")
     watched = seen.now - life.at <= _WATCHED

@@ -216,7 +216,7 @@ def _nodes(nodes: Sequence[Node], name: str) -> str:
 
 
 def trail_text(traces: tuple[AuditRecord, ...]) -> str:
-    """For people: a line each, and under it why and what came of it."""
+    """For people: a line each, and under it the reason and the outcome."""
     lines = [
         "\n    ".join(legible(line) for line in (_headline(each), each.why, each.result) if line) for each in traces
     ]

@@ -16,7 +16,7 @@ class PlanPage:
     """What a round would do, and what blocks it; `trouble` is why the fleet cannot be seen.
 
     `nodes` are those that it would change, with the guard's objections in `why`; `reviews` have every rule's answer.
-    `proposals` are the policies', `decisions` what became of them; `silent` are the places that gave no answer,
+    `proposals` are the policies', `decisions` their outcome; `silent` are the places that gave no answer,
     `workloads` those of a Kubernetes cluster that it would end, or give a notice.
     """
 

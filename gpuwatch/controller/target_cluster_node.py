@@ -1,4 +1,4 @@
-"""Node objects in a Kubernetes cluster: the last look at one, its cordon, its drain, and what became of them."""
+"""Node objects in a Kubernetes cluster: the last look at one, its cordon, its drain, and their outcome."""
 
 from collections.abc import Callable, Mapping
 from dataclasses import replace

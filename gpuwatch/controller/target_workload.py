@@ -1,4 +1,4 @@
-"""Workloads of a cluster: the last question before their pods are ended, the calls, and what became of them.
+"""Workloads of a cluster: the last question before their pods are ended, the calls, and their outcome.
 
 Asked are the API server about the object and its pods, each machine's cloud, and each machine's own agent. A doubt, a
 silence or another pod is a veto.

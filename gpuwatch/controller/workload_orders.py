@@ -88,7 +88,7 @@ def snooze(settings: LedgerSettings, clock: Clock, rules: Rulebook, name: str, s
 
 
 def end_snooze(settings: LedgerSettings, clock: Clock, name: str) -> Snooze:
-    """Likewise take it back.
+    """Take such an order back.
 
     Raises:
         LedgerError: as `let_go`, or no round is on record.

@@ -22,11 +22,11 @@ class WorkloadRow:
     """A workload that holds GPUs without use in a pool that ends such pods, or that has a notice or an order.
 
     `how` is what its people let be done: scale-to-zero, stop or delete; null: they say nothing that its kind can do.
-    `action` is what the round does with it: `hold` also where the guard refuses, then `refused_by` are the rules; and
-    where the round did not come to what the guard had allowed, then `unreached` says why.
-    `ends_at` is the earliest time of the end of its pods; null: none is to come, or its time is not known. `why`
-    contains the guard's objections, `change` is what would make it come out otherwise. `snooze` is the order that
-    keeps it; a snooze by annotation is in `why` alone. `cluster` is named where there are several.
+    `action` is what the round does with it: `hold` also where the guard refuses, then `refused_by` are the rules. It is
+    `hold` as well where the round did not come to what the guard had allowed, then `unreached` says why. `ends_at` is
+    the earliest time of the end of its pods; null: none is to come, or its time is not known. `why` contains the
+    guard's objections, `change` is what would make it come out otherwise. `snooze` is the order that keeps it; a snooze
+    by annotation is in `why` alone. `cluster` is named where there are several.
     """
 
     id: str

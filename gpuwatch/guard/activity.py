@@ -41,7 +41,7 @@ def not_stopped_by_us(case: Case) -> Finding:
     without an answer on record counts as the owner's. So does one that came while the machine was on its way down.
 
     If anybody has started the node since gpuwatch stopped it, it counts as the owner's, also if it was stopped again
-    while no controller looked. Azure and Tencent Cloud do not say when a machine was started last: there it counts as
+    while no controller looked. Azure and Tencent Cloud do not say when a machine was started last. There it counts as
     the owner's if no controller saw it for more than ten minutes since its stop, as after an outage.
 
     The node is kept for `pools.<name>.idle.terminate_after`; the notice comes at least
@@ -245,15 +245,15 @@ def mass_idleness(case: Subject) -> Finding:
     these nodes could have its notice. Time in which gpuwatch was paused, only observed or made no rounds does not
     count.
 
-    The second sign is that nodes have a driver, a version of the agent or an image with which they are not seen at
-    work, while their pool worked with another one within the last week. A pool that is younger is compared with the
-    fleet. A roll-out may take days, so these nodes turn
-    idle one after another. What is new is proven once enough nodes of the same type were at work with it at one time:
-    the share that is left by `limits.mass_idleness_ratio` of as many as the others were. By default this is half, and
-    of a single node one. Until then the nodes that have it are frozen, however few they are. The freeze ends a day
-    after the last of them got it, or was started with it, and a week after the last of them got it in any case. A
-    driver that one type of machine cannot use is found, too: each type has its own proof. What machines were seen at
-    work with is kept in the ledger. In the first round of a new ledger nothing is suspected.
+    The second sign is a new driver, version of the agent or image: the nodes that have it are not seen at work, while
+    their pool worked with another one within the last week. A pool that is younger is compared with the fleet. A
+    roll-out may take days, so these nodes turn idle one after another. What is new is proven once enough nodes of the
+    same type were at work with it at one time: the share that is left by `limits.mass_idleness_ratio` of as many as the
+    others were. By default this is half, and of a single node one. Until then the nodes that have it are frozen,
+    however few they are. The freeze ends a day after the last of them got it, or was started with it, and a week after
+    the last of them got it in any case. A driver that one type of machine cannot use is found, too: each type has its
+    own proof. What machines were seen at work with is kept in the ledger. In the first round of a new ledger nothing is
+    suspected.
 
     If the nodes are really idle, run `gpuwatch acknowledge`, or `gpuwatch acknowledge --pool NAME` for one pool. It
     covers only what was seen by then, and ends no pause; `gpuwatch resume` acknowledges nothing. Otherwise repair the

@@ -95,9 +95,9 @@ def not_notified(case: Subject) -> Finding:
     or the web hook took it. Whether somebody read it cannot be known.
 
     If `limits.require_notification` is set, or was set when the notice was given, nothing is stopped while the mail
-    server is down. Without it, and where the pool had a receiver of notices at that time, the grace begins
-    `notify.max_age` (12 hours at most) after the notice at the latest: a mail server that is down for a weekend keeps
-    no idle machine. Without a receiver the grace counts from the notice.
+    server is down. Without that setting, and where the pool had a receiver of notices at that time, the grace begins
+    `notify.max_age` (12 hours at most) after the notice at the latest. So a mail server that is down for a weekend
+    keeps no idle machine. Without a receiver the grace counts from the notice.
 
     `gpuwatch notify test` shows what is wrong.
     """

@@ -119,13 +119,13 @@ def pods_stay(case: Case) -> Finding:
     `delete`) on the pod, its workload or its namespace; `gpuwatch.io/snooze-until` there, or `gpuwatch snooze
     WORKLOAD`, takes it back until then. A pod that requests no GPU, and that the agent sees on one, counts as well. A
     pod that the agent alone sees, on a node that is not idle, keeps it. Of all pods that a drain moves, none may be
-    protected (`gpuwatch.io/protect`), none may lose a volume that goes with it, or with its machine, without
-    `gpuwatch.io/delete-local-data: "true"`, and none may be bare unless `pools.<name>.kubernetes.bare_pods` says
+    protected (`gpuwatch.io/protect`). None may lose a volume that goes with it, or with its machine, without
+    `gpuwatch.io/delete-local-data: "true"`. And none may be bare unless `pools.<name>.kubernetes.bare_pods` says
     `evict`. Bare is also a pod of a Job that fails by one more failure. Pods of DaemonSets stay; one with GPUs counts,
-    and one that may have data on its host. So does a volume on a disk of the machine that no pod uses now.
-    Each pod has to be sure to run on another node, whichever place the scheduler chooses for it and the others.
-    A workload goes whole: if it has GPUs, each of its pods stays while a sibling on another node is not proven idle as
-    long. Siblings are the workers of a Ray head, of an MPI launcher, of Spark's driver. A consent does not change that.
+    and one that may have data on its host. So does a volume on a disk of the machine that no pod uses now. Each pod has
+    to be sure to run on another node, whichever place the scheduler chooses for it and the others. A workload goes
+    whole: if it has GPUs, each of its pods stays while a sibling on another node is not proven idle as long. Siblings
+    are the workers of a Ray head, of an MPI launcher, of Spark's driver. A consent does not change that.
 
     Let the pods end, or annotate their workloads. The sentence names them.
     """

@@ -122,11 +122,11 @@ def gives_way(case: Case) -> Finding:
 
 
 def cloud_silent(case: Case) -> Finding:
-    """Refuses to add nodes while a cloud that the pool may have nodes in gives no answer, and nothing is known of it.
+    """Refuses to add nodes while a cloud that the pool may use gives no answer, and nothing is known about it.
 
     A region or a cloud that gives no answer has the machines that it showed last, also after a restart: they count, and
-    nothing is launched in their place (P17). If it has shown nothing yet and the ledger has not seen it either (the
-    first start with credentials that are wrong, a new region, a lost ledger), nobody knows how many nodes the pool has.
+    nothing is launched in their place (P17). If neither the controller nor the ledger has seen it yet, nobody knows how
+    many nodes the pool has. Examples are the first start with wrong credentials, a new region and a lost ledger.
 
     Correct the credentials or the region, or wait for an answer. `pools.<name>.clouds` names the clouds that a pool is
     for: then the others do not matter to it.

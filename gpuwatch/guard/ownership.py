@@ -34,13 +34,13 @@ def observe_only(case: Subject) -> Finding:
 def paused(case: Subject) -> Finding:
     """Refuses everything in a paused pool, or in all pools.
 
-    In an incident one quick command must prevent all actions. What only keeps machines goes on: a member that goes to
-    work is protected against its group's scale-in, the notice of a machine that works again is withdrawn, and an own
-    cordon on a Kubernetes node is undone. A workload with pods in several pools waits for each of them. The pause is in
-    the ledger and survives a restart. A round in progress obeys it, too: the ledger is asked again as the last thing
-    before each call leaves. Other notices stay during the pause; afterwards each is withdrawn and given again with its
-    whole grace (`no_notice`). Where gpuwatch has paused itself, because its ledger is not the one that it wrote,
-    nothing at all is done.
+    In an incident one quick command must prevent all actions. What only keeps machines goes on. A member that goes to
+    work is protected against its group's scale-in. The notice of a machine that works again is withdrawn, and
+    gpuwatch's cordon on a Kubernetes node is undone. A workload with pods in several pools waits for each of them. The
+    pause is in the ledger and survives a restart. A round in progress obeys it, too: the ledger is asked again as the
+    last thing before each call leaves. Other notices stay during the pause; afterwards each is withdrawn and given
+    again with its whole grace (`no_notice`). Where gpuwatch has paused itself, because its ledger is not the one that
+    it wrote, nothing at all is done.
 
     `gpuwatch resume` ends the pause. A pause with an end time ends by itself, by the controller's clock.
     """

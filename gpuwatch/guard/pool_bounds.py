@@ -68,17 +68,18 @@ def max_nodes(case: Case) -> Finding:
     such nodes the pool may run `pools.<name>.surge_nodes` more than its maximum. Without that setting it may run as
     many more as they are. It never runs more than twice its maximum.
 
-    What is no longer waited for may come all the same: the nodes that a cloud does not give a group, until the group's
-    size is taken back, and a launched machine that its cloud has never shown. They do not count as nodes, but here. So
-    does a launch without an answer, which may have happened, also where the pool's settings have changed since; and a
-    machine that gpuwatch launched and that stopped by itself: its disks are paid for, and it may be started again.
+    Nodes that gpuwatch no longer waits for may still come. These are the nodes that a cloud does not give a group,
+    until the group's size is taken back, and a launched machine that its cloud has never shown. They count here, and
+    not as nodes. A launch without an answer counts here too, as it may have happened, also where the pool's settings
+    have changed since. So does a machine that gpuwatch launched and that stopped by itself: its disks are paid for, and
+    it may be started again.
 
     Spot that takes the place of a node on demand is launched first. For that alone `pools.<name>.capacity.surge` nodes
     more may be there until that node is gone.
 
     Without the setting the maximum follows from what the pool needs, now or within the time that decisions look back
-    (an hour, or longer cooldowns): half as many nodes again, and four more at least (P23). So it never stands against
-    growth that is wanted, and holds what comes besides: machines that stopped, launches in doubt, a surge.
+    (an hour, or longer cooldowns). It is half as many nodes again, and four more at least (P23). So it never stands
+    against growth that is wanted, and holds what comes besides: machines that stopped, launches in doubt, a surge.
     """
     return _maximum(case, "nodes")
 

@@ -337,11 +337,11 @@ def month_budget(case: Case) -> Finding:
 
     This applies to `budgets` with `block_growth` (docs/budgets.md#budgets). `actual` refuses once all of the budget is
     spent; `forecast` also once the month is forecast to end above it, with the error margin that the past shows. A
-    stopped node counts to a budget by its own cloud, pool, owner, account and tags; a new node counts if any node of
-    its pool in its cloud does, or if it is the first one. If the ledger cannot say what is spent, nothing is
-    added. Hours without a known price count here at the last known one of their kind; while a machine runs of a kind
-    that never had a price, or if the price of what is added is not known, nothing is added. Removals, notices and
-    what people start themselves are not affected.
+    stopped node counts to a budget by its own cloud, pool, owner, account and tags. A new node counts if any node of
+    its pool in its cloud does, or if it is the first one. If the ledger cannot say what is spent, nothing is added.
+    Hours without a known price count here at the last known one of their kind. While a machine of a kind that never had
+    a price runs, or if the price of what is added is not known, nothing is added. Removals, notices and what people
+    start themselves are not affected.
 
     Raise the budget, add the missing prices (docs/money.md#prices), or wait for the next month.
     """

@@ -1,4 +1,4 @@
-"""The guard's table: every rule once, with what it is asked about, and with what `gpuwatch blocked` makes of it.
+"""The guard's table: every rule once, with what it is asked about, and with its obstacle in `gpuwatch blocked`.
 
 A new rule is one function in the file of its subject and one row here. Its docstring is its section of docs/guard.md.
 A row without an `obstacle` is of a rule that passes by itself, or that is about no machine that runs.

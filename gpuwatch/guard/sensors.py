@@ -284,7 +284,7 @@ def _newest_starts(fleet: Fleet, suspected: Mapping[Change, object], now: dateti
 
 
 def _has(node: Node, verdict: NodeVerdict) -> tuple[tuple[str, str | None], ...]:
-    """What a machine has that may break what is read of it."""
+    """What a machine has that may break its readings."""
     return ((DRIVER, verdict.driver_version), (AGENT, verdict.agent_version), (IMAGE, node.image))
 
 
@@ -307,7 +307,7 @@ def _new_use(key: Key, now: datetime, members: int, known_at: datetime | None) -
 
 
 def _with_orders(use: SensorUse, ledger: LedgerView) -> SensorUse:
-    """With what people said of it; and a time in which nothing would have been stopped has warned nobody."""
+    """With what people said about it; and a time in which nothing would have been stopped has warned nobody."""
     known = [at for at in (use.known_at, *_orders_on(use, ledger.acknowledged)) if at is not None]
     known_at, grown_at = max(known, default=None), use.grown_at
     if known_at is None or known_at < grown_at:

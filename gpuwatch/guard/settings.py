@@ -131,7 +131,7 @@ class Limits:
         Ge(0),
         Floor(600, or_none=True),
         Setting(
-            "How long such a freeze lasts, from the first possible notice of it; `gpuwatch acknowledge` ends it. "
+            "How long such a freeze lasts, from its first possible notice; `gpuwatch acknowledge` ends it. "
             "0s: mass idleness is no reason to freeze, nor is a sensor without proof."
         ),
     ] = 3600.0

@@ -81,7 +81,7 @@ def slurm_drain(case: Case) -> Finding:
         )
     held = policy.not_drained(node, case.observation, rules)
     if held is not None:
-        return refuse(held, "`scontrol show node` says what Slurm knows of it.")
+        return refuse(held, "`scontrol show node` says what Slurm knows about it.")
     if node.slurm is None or case.step.arguments.get(policy.NODE) != node.slurm.name:
         return refuse(
             "It is another node in Slurm than the one that was decided about.", "The next round decides again."

@@ -116,8 +116,8 @@ def changing(case: WorkloadCase) -> Finding:
 def unknown(case: WorkloadCase) -> Finding:
     """Refuses to end the pods of a workload while the use of one of them is unknown.
 
-    Unknown is never idle (P1). The view of the cluster must have no trouble, each of its pods must be on a machine that
-    gpuwatch watches, and the agent there must know what the pod does, on its GPUs and besides them. A pod that waits
+    Unknown is never idle (P1). The view of the cluster must have no trouble, and each of its pods must be on a machine
+    that gpuwatch watches. The agent there must know what the pod does, on its GPUs and besides them. A pod that waits
     for a node, and one without GPUs, is of unknown use.
 
     The API server, and the agent on each of its machines, must answer.

@@ -105,7 +105,7 @@ def server_version(api: Api) -> str:
 def accesses(api: Api, uses: AbstractSet[Use], namespaces: Sequence[str]) -> Iterator[Access]:
     """Each right that these uses of the cluster need; raises CloudError.
 
-    The chart gives rights to workloads in some namespaces alone: such a one is refused where none of these has it.
+    The chart gives rights to workloads in some namespaces alone: a workload elsewhere is refused.
     """
     for right in RIGHTS:
         inside = right.use in IN_NAMESPACES

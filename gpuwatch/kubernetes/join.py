@@ -185,7 +185,7 @@ def _with_activity(signal: NodeReport, activity: Activity) -> NodeReport:
 
 @dataclass(slots=True)
 class _Index:
-    """The machines that can be nodes, by all that a node object may say of them."""
+    """The machines that can be nodes, by all that a node object may say about them."""
 
     machines: Sequence[Node]
     _by_id: dict[str, list[Node]] = field(default_factory=lambda: defaultdict(list))

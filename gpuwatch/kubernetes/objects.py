@@ -344,7 +344,7 @@ class BudgetSpec(Struct, rename="camel"):
 
 
 class BudgetStatus(Struct, rename="camel"):
-    """Likewise, as its controller has counted."""
+    """The same, as its controller has counted."""
 
     disruptions_allowed: BoundedInt = 0
     current_healthy: BoundedInt = 0

@@ -114,7 +114,7 @@ class Owners:
             watch.close()
 
     def _tell(self) -> None:
-        """Say in one line which kinds cannot be read, once for each set of them."""
+        """Say in one line which kinds cannot be read, once for each set of kinds."""
         with self._lock:
             unread = {kind for kind, watch in self._watches.items() if not watch.listed and watch.failure is not None}
             unread |= self._refused.keys()

@@ -6,7 +6,7 @@ Rules, all of them:
    pod is on the node of that name, and what belongs together belongs together in one cluster alone.
 2. The trouble of one cluster is its own: `ClusterView.part` says which of them cannot be relied on.
 3. A workload is named by its cluster's name in the id that orders and the ledger have for it, as that of a single one.
-4. A cluster that is in the settings no more has no nodes, and nothing is asked of it.
+4. A cluster that is in the settings no more has no nodes, and is asked nothing.
 """
 
 from collections.abc import Mapping

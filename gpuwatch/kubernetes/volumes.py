@@ -1,4 +1,4 @@
-"""PURE: which volumes of a pod hold data that goes with its machine, by what the pod itself says of them.
+"""PURE: which volumes of a pod hold data that goes with its machine, by what the pod itself says.
 
 What is neither known to be elsewhere nor known to hold nothing is data: cluster-autoscaler asks of emptyDir and
 hostPath alone (simulator/drainability/rules/localstorage), and of claims nothing but where they can be mounted.

@@ -61,7 +61,7 @@ def check_suspendable(target: Target, read: WorkloadObject) -> None:
     """KubeRay gives up a RayJob that it cannot suspend.
 
     Raises:
-        ProtectedError: it is such a one.
+        ProtectedError: it is protected.
 
     """
     spec = read.spec or _Spec()

@@ -144,7 +144,7 @@ def _message(row: Row[Any]) -> AuditRecord:
 
 
 def _intent(row: Row[Any]) -> AuditRecord:
-    """A step, and the last that is known of it."""
+    """A step, and its last known outcome."""
     why = read_sentence(row.reason)
     result = "open" if row.status is None else f"{row.status}: {row.detail}" if row.detail else row.status
     who = row.controller or "controller"

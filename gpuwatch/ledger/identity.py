@@ -84,7 +84,7 @@ class Identity:
             if lost is not None and not _is_recorded(db, lost):
                 yield (
                     f"Machines bear the decision {lost} of this ledger, which is not in it: records were lost, or "
-                    "another controller uses a copy of it."
+                    "another controller uses a copy."
                 )
             if theirs is not None and db.scalar(select(INTENTS.c.id).limit(1)) is None and not _is_recorded(db, theirs):
                 yield (

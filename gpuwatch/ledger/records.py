@@ -136,7 +136,7 @@ def read_arguments(written: str, key: str) -> dict[str, str]:
     """What went to the cloud with an intent; nothing where the record cannot be read, and a line in the log.
 
     A notice without them promised nothing that can be held to: a new one comes first. What is open stays open, and its
-    cloud says what became of it.
+    cloud shows the outcome.
     """
     try:
         return _ARGUMENTS.decode(written)

@@ -20,7 +20,7 @@ _HOUR = len("2026-01-01T00")
 
 
 def compact(writer: Writer, now: datetime, settings: LedgerSettings) -> int:
-    """Drop bodies, oldest first; how many is a record of its own, so that an audit misses none that nobody dropped."""
+    """Drop bodies, oldest first; how many is a record of its own, so that an audit knows that they were there."""
     dropped = list(_due(writer.db, now, settings))[:_AT_ONCE]
     writer.db.execute(WISHES.delete().where(WISHES.c.at < text(now - _WISHES_KEPT)))
     drop_old(writer.db, now)

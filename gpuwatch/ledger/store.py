@@ -148,7 +148,7 @@ class Store:
         return None
 
     def _leads(self, db: Connection) -> bool:
-        """What the database says of it."""
+        """What the database says."""
         return bool(db.scalar(_EPOCH) == self.epoch)
 
     def _take(self) -> None:

@@ -116,8 +116,8 @@ class Tally:
     """What an agent has counted since it began at `since`, which names its run: each run begins at zero.
 
     Seconds of the node and of its GPUs together by state, as long as somebody looked; a GPU that is not to be given
-    work and does none counts as `down`. Joules are differences of the GPUs' energy counters, over
-    `joules_gpu_seconds` of them. For accounting, and for how long a node was watched; never a ground for removal.
+    work and does none counts as `down`. Joules are differences of the GPUs' energy counters, over `joules_gpu_seconds`.
+    For accounting, and for how long a node was watched; never a ground for removal.
     """
 
     since: datetime

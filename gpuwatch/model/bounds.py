@@ -42,7 +42,7 @@ def is_storable(text: str) -> bool:
 
 
 def bounded_amount(value: float) -> float | None:
-    """The amount; None: it is no number, or none that can be measured."""
+    """The amount; None: it is no number, or one that cannot be measured."""
     return value if isfinite(value) and abs(value) <= MOST_AMOUNT else None
 
 
@@ -52,7 +52,7 @@ def bounded_time(at: datetime | None) -> datetime | None:
 
 
 def time_on_record(text: str | None) -> datetime | None:
-    """The time that a record holds as text; None: it holds none, or none that can be read."""
+    """The time that a record holds as text; None: it holds no time, or one that cannot be read."""
     try:
         return bounded_time(datetime.fromisoformat(text or ""))
     except ValueError:

@@ -79,7 +79,7 @@ class CloudNotice:
 class Interruption:
     """A notice as the ledger has it: of which node, by which record; neither over nor taken back there.
 
-    `launched_at` is the machine's launch time then: with another one it is another life of it. `offer` is the pool's
+    `launched_at` is the machine's launch time then: with another one it is another life. `offer` is the pool's
     offer that it is from, where the pool has offers.
     """
 
@@ -131,7 +131,7 @@ def arguments_of(notice: CloudNotice) -> dict[str, str]:
 
 
 def notice_of(arguments: Mapping[str, str]) -> CloudNotice | None:
-    """The notice that a record keeps; None: it keeps none that can be read."""
+    """The notice that a record keeps; None: it keeps no readable one."""
     times = {each: time_on_record(arguments.get(each)) for each in (DEADLINE, SEEN, CHECKPOINT)}
     seen_at = times[SEEN]
     if seen_at is None or not {KIND, ACTION} <= arguments.keys():

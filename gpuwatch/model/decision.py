@@ -382,11 +382,11 @@ class Observation:
         return unproven_by_pool(self.unproven)
 
     def unproven_in(self, pool: str) -> Sequence[Unproven]:
-        """What machines of a pool have that may have broken what is read of them."""
+        """What machines of a pool have that may have broken their readings."""
         return self._unproven.get(pool, ()) if self.unproven else ()
 
     def unproven_of(self, node: Node) -> Unproven | None:
-        """What the node has that may have broken what is read of it; the one that is suspected the longest."""
+        """What the node has that may have broken its readings; the one that is suspected the longest."""
         found = [each for each in self.unproven_in(node.pool) if each.is_about(node)]
         return max(found, key=lambda each: each.until, default=None)
 

@@ -71,7 +71,7 @@ class Node:
     failed, while it is down. `still_billed` is why a stop would not end what it costs per hour, or, of a stopped
     machine, did not; None: it ends that. `cloud` is the name of its cloud in the settings, "" where they name none. In
     the state UNKNOWN `unseen` is why its cloud does not show it now, `last_shown` the state that it showed last.
-    `kubernetes` is the node object of its cluster, `slurm` its node in Slurm; None: it is in none that gpuwatch knows.
+    `kubernetes` is the node object of its cluster, `slurm` its node in Slurm; None: gpuwatch knows no such node.
     `announced` is what its cloud's lists say of its end, None where they say nothing about that; with `cloud_notice` it
     is no capacity any more: its cloud is about to take it. `sight` is how well it was watched where its cloud does not
     show its last start, `last_stop` what its cloud shows of its last stop while it is down. `bmc_on` is the BMC that

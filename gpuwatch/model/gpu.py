@@ -54,9 +54,9 @@ class GpuReading(LinkReading):
     """What one GPU showed in one cycle; `at` is wall-clock UTC.
 
     `clock_events` are names of `CLOCK_EVENTS`; an empty tuple is a measured "none". `processes` empty is a measured
-    "nobody", None is "could not be listed"; with `processes_partial` there may be more of them. `mig_instances` is None
-    on a GPU that MIG does not split, or if they could not all be listed. `implausible` names the fields
-    without a value because the driver's could not be true.
+    "nobody", None is "could not be listed"; with `processes_partial` there may be more processes. `mig_instances` is
+    None on a GPU that MIG does not split, or if they could not all be listed. `implausible` names the fields without a
+    value because the driver's could not be true.
     """
 
     info: GpuInfo

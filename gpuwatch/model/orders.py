@@ -55,7 +55,7 @@ class Acknowledgement:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class BacktestRecord:
-    """A backtest on record: who tried which rules of a pool when, over what (`source`, in words), and what came of it.
+    """A backtest on record: who tried which rules of a pool when, over what (`source`, in words), and the outcome.
 
     `rules` is their fingerprint. `stops` and `suspected_wrong_stops` are of the whole history, `wrongly_stopped` and
     `violations` of the part that the real controller played. `failure` says why it did not pass; None: it passed.

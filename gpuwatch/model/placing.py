@@ -155,7 +155,7 @@ class PlacedPod:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Place:
-    """A node as the scheduler sees it; `closed`: it takes no pods, or none that stays."""
+    """A node as the scheduler sees it; `closed`: it takes no pods, or they cannot stay."""
 
     name: str
     labels: Mapping[str, str] = field(default_factory=dict)

@@ -67,7 +67,7 @@ def arguments_of(
 
 
 def promise_of(pool: str, arguments: Mapping[str, str]) -> Promise | None:
-    """The promise that an intent keeps; None: it keeps none that can be read, as those of earlier versions."""
+    """The promise that an intent keeps; None: it keeps no readable one, as those of earlier versions."""
     try:
         idle, stop_at, grace = arguments.get("idle_seconds"), arguments["stop_at"], float(arguments["grace_seconds"])
         waits = arguments.get("delivery_seconds")

@@ -42,7 +42,7 @@ class Undone:
 
     @property
     def arguments(self) -> Mapping[str, str]:
-        """What the next removal keeps of it."""
+        """What the next removal keeps."""
         found = {REMOVED_AT: self.removed_at.isoformat(), UNDONE_AT: self.at.isoformat(), TIMES: str(self.times)}
         found |= {ROW: str(self.row)}
         return found if self.until is None else {**found, UNTIL: self.until.isoformat()}

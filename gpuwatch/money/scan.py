@@ -76,7 +76,7 @@ class ScanMachine:
 class ScanPlace:
     """A place that was looked at. `refused` and `trouble` are why its machines are not known.
 
-    `unmonitored` is why the cloud's monitor said nothing of them.
+    `unmonitored` is why the cloud's monitor said nothing about these.
     """
 
     cloud: str

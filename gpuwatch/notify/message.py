@@ -264,7 +264,7 @@ def _start(node_id: str, node: Node | None, command: StartCommand) -> str | None
 
 
 def _how(event: Event) -> str | None:
-    """What is to become of it, or has become of it."""
+    """What is to happen to it, or has happened."""
     if event.verb is Verb.WITHDRAW:
         return None
     return event.arguments.get(HOW) or (None if event.promise is None else event.promise.action)

@@ -67,7 +67,7 @@ class PoolRules:
     unit: Annotated[
         Unit,
         Setting(
-            "What the pool's size is counted in: nodes, or gpus where its machines have different numbers of them. "
+            "What the pool's size is counted in: nodes, or gpus where its machines have different numbers of GPUs. "
             "Then wishes, floors, shares and steps are in GPUs; see docs/policies/spot.md."
         ),
     ] = "nodes"

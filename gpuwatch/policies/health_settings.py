@@ -50,7 +50,7 @@ class HealthRules:
         Le(1),
         Setting(
             "While more than this share of the pool's running nodes (rounded up) has a failing GPU, none is drained or "
-            "replaced for it: a driver or its roll-out is more likely at fault than so many machines."
+            "replaced: the likely fault is a driver or its roll-out."
         ),
     ] = 0.2
     drain_after: Annotated[

@@ -76,7 +76,7 @@ def _use(observation: Observation, node: Node, job: SlurmJob, gpus: list[GpuVerd
 
 
 def _given_gpus(node: Node, job: SlurmJob, jobs: tuple[SlurmJob, ...]) -> list[GpuVerdict] | None:
-    """Rules 1 to 3: its GPUs, as far as they are known; None: nothing is known of them."""
+    """Rules 1 to 3: its GPUs, as far as they are known; None: nothing is known about them."""
     verdict = node.verdict
     if verdict is None or node.activity.state is State.UNKNOWN:
         return None

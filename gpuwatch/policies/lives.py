@@ -217,7 +217,7 @@ def _is_newer(node: Node, life: Life) -> bool:
 
 
 def as_recorded(life: Life, record: Done) -> Life:
-    """The life with the end that the ledger has of it."""
+    """The life with the end that the ledger has."""
     if record.verb in REMOVALS:
         return replace(life, end=End.REMOVED, ended_at=record.at)
     if record.verb is Verb.LOST:

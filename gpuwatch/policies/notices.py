@@ -4,7 +4,7 @@ Rules, all of them:
 
 1. A notice stands for its own action or a milder one, in its own pool. Anything else takes a new notice.
 2. It does not stand once the controller did nothing for a while: was paused, only observed, or was away for longer than
-   the grace. Its owner may have taken that for the end of it.
+   the grace. Its owner may have thought the notice over.
 3. What it announced may happen once its grace is over (gpuwatch.policies.waiting).
 4. A notice that was not used within a day after its time is out of date; one that waits for an approval, within a week.
 """

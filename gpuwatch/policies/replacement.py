@@ -85,14 +85,14 @@ def losses(dones: Iterable[Done]) -> tuple[Loss, ...]:
 
 
 def note_sick_ends(steps: tuple[Step, ...], observation: Observation, rules: HealthRules) -> tuple[Step, ...]:
-    """The steps of a pool, each termination of a sick machine with what its replacement needs to be known of it."""
+    """The steps of a pool, each termination of a sick machine with what its replacement needs to know."""
     if rules.action != "replace":
         return steps
     return tuple([_note_sick_end(step, observation) for step in steps])
 
 
 def _note_sick_end(step: Step, observation: Observation) -> Step:
-    """The step; of the termination of a sick machine with what its replacement needs to be known of it."""
+    """The step; of the termination of a sick machine with what its replacement needs to know."""
     node = observation.fleet.find(step.node_id) if step.verb is Verb.TERMINATE else None
     if node is None or obstacles.sick(node) is None:
         return step

@@ -271,7 +271,7 @@ def sentence_of(found: Undone, until: datetime) -> str:
 
 
 def is_told(found: Undone) -> bool:
-    """Whether people are to hear of it: it is left alone for it, or it goes on and on."""
+    """Whether people are notified: it is left alone for it, or it goes on and on."""
     return found.times > 0 or found.row % _TOLD_AGAIN == _TOLD_AT
 
 

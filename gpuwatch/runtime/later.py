@@ -2,7 +2,7 @@
 
 The agent and its probe run for years on every host. `dataclasses` imports `inspect`, `http.client` imports `ssl`,
 `email` imports `random`, and so on: 3 MB in the agent and 2.5 in the probe, and time at each start. `loaded_later` puts
-a stand-in in their place, which loads the module when somebody takes something out of it. `from ssl import …` does so
+a stand-in in their place, which loads the module when somebody takes something out. `from ssl import …` does so
 at once: there it saves nothing.
 """
 

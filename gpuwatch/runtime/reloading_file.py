@@ -24,7 +24,7 @@ class ReloadingFile(Generic[T]):
 
         Raises:
             OSError: as `make` does.
-            ValueError: likewise.
+            ValueError: the same.
 
         """
         self._paths = tuple(paths)

@@ -30,7 +30,7 @@ class TlsFiles:
 
 
 def server_context(files: TlsFiles) -> "ssl.SSLContext":
-    """For a server; with a CA, clients must show a certificate of it.
+    """For a server; with a CA, clients must show a certificate from it.
 
     Raises:
         OSError: a file cannot be read.

@@ -114,7 +114,7 @@ class InMemoryLedger:
         *,
         gaps: Mapping[str, GapHistory] | None = None,
     ) -> int:
-        """Give the round a number and keep what later rounds need of it; a simulation is never away."""
+        """Give the round a number and keep what later rounds need; a simulation is never away."""
         del decisions, reviews
         before, self._fleet, self._gaps = self._fleet, observation.fleet, self._gaps | dict(gaps or {})
         self._wishes.extend(

@@ -5,17 +5,18 @@ import re
 from collections.abc import Iterator
 from pathlib import Path
 
-_OPEN = "\0"  # in place of what an f-string computes
-_END = re.compile(r"(?<=\.) (?=[A-Z\0]|gpuwatch )")
-_BEGIN = re.compile("[A-Z\0]|gpuwatch ")
+from tools.docs.prose import OPEN, literals
+
+_END = re.compile(rf"(?<=\.) (?=[A-Z{OPEN}]|gpuwatch )")
+_BEGIN = re.compile(f"[A-Z{OPEN}]|gpuwatch ")
 _LOGGED = re.compile("%[sd]")
 
 
 def sentences_of(path: Path) -> Iterator[tuple[int, str]]:
     """Line and text of each whole sentence; docstrings, and texts about settings, are none."""
     tree = ast.parse(path.read_text(encoding="utf-8"))
-    for line, text in _texts(tree):
-        for each in _END.split(re.sub(rf"^{_OPEN} ?(?=[A-Z{_OPEN}]|gpuwatch)", "", text)):
+    for line, text in literals(tree, without=("Setting", "Contradiction")):
+        for each in _END.split(re.sub(rf"^{OPEN} ?(?=[A-Z{OPEN}]|gpuwatch)", "", text)):
             if (
                 _BEGIN.match(each)
                 and not _LOGGED.search(each)
@@ -27,23 +28,9 @@ def sentences_of(path: Path) -> Iterator[tuple[int, str]]:
 
 def said_as(sentence: str) -> re.Pattern[str]:
     """What a sentence looks like, whatever stands in its open parts."""
-    return re.compile(".+".join(map(re.escape, sentence.split(_OPEN))))
+    return re.compile(".+".join(map(re.escape, sentence.split(OPEN))))
 
 
 def readable(sentence: str) -> str:
     """A sentence for a failure's message."""
-    return sentence.replace(_OPEN, "{}")
-
-
-def _texts(node: ast.AST) -> Iterator[tuple[int, str]]:
-    if isinstance(node, ast.Call) and getattr(node.func, "id", "") in {"Setting", "Contradiction"}:
-        return
-    if isinstance(node, ast.JoinedStr):
-        yield node.lineno, "".join(str(part.value) if isinstance(part, ast.Constant) else _OPEN for part in node.values)
-    if isinstance(node, ast.Constant) and isinstance(node.value, str):
-        yield node.lineno, node.value
-    for child in ast.iter_child_nodes(node):
-        is_docstring = isinstance(node, ast.Expr) and isinstance(child, ast.Constant)
-        is_part = isinstance(node, ast.JoinedStr) and isinstance(child, ast.Constant)
-        if not is_docstring and not is_part:
-            yield from _texts(child)
+    return sentence.replace(OPEN, "{}")

@@ -41,7 +41,7 @@ Held back: $1,087.80 a day (2 machines, 16 GPUs).
 - **A machine of unknown use may be busy.** Its money is shown apart and in no other sum.
 - **So is the money of machines that are not ours**: not enrolled in this fleet (`cost.scope`). What would enrol them is
   under them.
-- A machine whose notice or stop is under way is *on its way*, and so is one that waits and nothing blocks it.
+- A machine with a notice or a stop under way is *on its way*. A machine that waits, unblocked, is too.
 - A machine that has not been without use for as long as its pool waits is shown separately (*not for long enough
   yet*). The metric does not count it.
 - Money is the list price of an hour ([money.md](money.md#prices)) times 24. `+?`: a machine's price is not known.

@@ -6,9 +6,9 @@ from tools.docs.text import filled
 
 _INTRO = (
     "How to set up gpuwatch on [AWS](aws.md), [Azure](azure.md), [Google Cloud](gcp.md), [Alibaba Cloud](alibaba.md) "
-    "and [Tencent Cloud](tencent.md); on [Runpod, Lambda, OpenStack](drivers.md) and [any other cloud](driver.md) by a "
-    "driver; without a cloud on [hosts of your "
-    "own](hosts.md); [several clouds](several.md) at once."
+    "and [Tencent Cloud](tencent.md). On [Runpod, Lambda, OpenStack](drivers.md) and [any other cloud](driver.md) by a "
+    "driver. Without a cloud on [hosts of your "
+    "own](hosts.md). Several clouds at once: [several](several.md)."
 )
 _EVIDENCE = (
     "gpuwatch has met no real cloud yet. What stands in its place differs. The table says for each thing that it does "
@@ -18,9 +18,9 @@ _KINDS = """\
 - **recorded**: others recorded the real cloud's answers, and the adapter reads each of them in
   `tests/contracts/test_recorded_*.py`, where the folder with these answers is at hand. The words in brackets name what
   is played.
-- **model**: the test's cloud is held to the cloud's own model of its API (AWS botocore, Azure azure-mgmt, Google's
-  discovery documents, Alibaba Cloud's SDKs, Tencent Cloud's `api.json`, OpenStack's emulator of BMCs), or to its page
-  about that.
+- **model**: the test's cloud follows the cloud's own model of its API, or its page about that (AWS botocore, Azure
+  azure-mgmt, Google's discovery documents, Alibaba Cloud's SDKs, Tencent Cloud's `api.json`, OpenStack's emulator of
+  BMCs).
 - **fake**: our own fake alone.
 - **-**: the cloud has no such thing, or gpuwatch does not ask for it."""
 _PAGE = """\

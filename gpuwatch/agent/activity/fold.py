@@ -1,4 +1,4 @@
-"""PURE: one more sample of a node, folded into what is remembered of it."""
+"""PURE: one more sample of a node, folded into its memory."""
 
 from dataclasses import replace
 from datetime import datetime

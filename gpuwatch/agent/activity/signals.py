@@ -196,7 +196,7 @@ def _highest(*ratios: float | None) -> float | None:
 
 
 def looks_stalled(reading: GpuReading, evidence: tuple[Evidence, ...], rules: ActivityRules) -> bool:
-    """Full utilization at idle power, no arithmetic and no memory traffic. An unknown value is no sign of it.
+    """Full utilization at idle power, no arithmetic and no memory traffic. An unknown value is no such sign.
 
     Idle power is below `busy_power_ratio` of the limit here, whatever the GPU draws at rest: a kernel on a single
     multiprocessor of a small card draws no more than that card at rest.

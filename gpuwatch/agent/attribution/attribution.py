@@ -276,7 +276,7 @@ class PodFolders:
         return {uid: name for uid, name in self._all().items() if uid in uids}
 
     def _all(self) -> dict[str, PodName]:
-        """The name of each uid in the folder; of none that has two."""
+        """The name of each uid in the folder; a uid with two names is left out."""
         found: dict[str, PodName] = {}
         doubtful: set[str] = set()
         try:

@@ -78,7 +78,7 @@ def _may_be_slurms(placement: Placement) -> bool:
 
 
 def job_in_environment(environment: bytes) -> str | None:
-    """The digits of SLURM_JOB_ID, and nothing else of it."""
+    """The digits of SLURM_JOB_ID, and no other character."""
     found = _JOB_ID.search(environment)
     return found[1].decode("ascii") if found else None
 

@@ -362,7 +362,7 @@ def _is_page(held: Holders) -> bool:
 
 
 def _unit(held: Holders) -> str | None:
-    """The unit of the first of them."""
+    """The unit of the first connection."""
     return held.processes[0].placement.systemd_unit if held.processes else None
 
 

@@ -8,9 +8,9 @@ not: a server is asked by three times as many machines as it asks from there. Wh
 is said, as before.
 
 Logs, figures and traps (syslog, collectd, sFlow, SNMP) get no answer. A machine of a private network that sends them to
-a port counts if something here has it. Not one that gets the same from here (an overlay, a cluster), none that tries
-many ports (a scanner), and no container of this host. Nor ports above 32767, which are of no server. Of fewer than
-three machines the port must be one from which this machine asks nobody: theirs may be answers (to a broadcast).
+a port counts if something here has it. Not one that gets the same from here (an overlay, a cluster), no sender that
+tries many ports (a scanner), and no container of this host. Nor ports above 32767, which are of no server. Of fewer
+than three machines the port must be one from which this machine asks nobody: theirs may be answers (to a broadcast).
 """
 
 import os

@@ -39,7 +39,7 @@ class Awaited:
 
     @property
     def words(self) -> str:
-        """What evidence says of it."""
+        """What evidence says about the first use."""
         since = format_duration(self.seconds)
         return f"{self.server.name} began to wait on port {self.port} {since} ago, and awaits its first user"
 

@@ -174,7 +174,7 @@ class Habits:
     ) -> tuple[dict[str, Run], set[str]]:
         """What ran since each planned work was due, and of which of them something began on a GPU since.
 
-        Whatever began then counts for all of them: what a job has others begin, in a container, is no child of it.
+        Whatever began then counts for all of them: what a job has others begin, in a container, is not its child.
         """
         at, gpu = now.monotonic_seconds, now.gpu_pids or ()
         new = {self._passed.popleft() for _ in range(len(self._passed))}

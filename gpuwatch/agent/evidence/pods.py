@@ -165,7 +165,7 @@ class Pods:
     def _look_of_pod(
         self, watch: _Watch, name: str | None, group: pod_groups.Group | None, processes: list[Process], now: Moment
     ) -> PodLook:
-        """All that can be seen of it.
+        """All that can be seen of this pod.
 
         Raises:
             OSError, UnseenError: something of it cannot.

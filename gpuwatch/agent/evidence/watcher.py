@@ -28,7 +28,7 @@ _SECOND_LOOK_SECONDS = 1.0  # rates need two: the second one comes soon
 class Watched:
     """A signal and what its last look gave. One thread writes; readers take each field once.
 
-    `after_gpus`: it looks at what the GPUs show, so a fresh look needs a fresh reading of them.
+    `after_gpus`: it looks at what the GPUs show, so a fresh look needs a fresh reading of the GPUs.
     Without `evidence`, what it finds is no evidence of use, and is asked for by `current`.
     """
 

@@ -274,7 +274,7 @@ def flags() -> argparse.ArgumentParser:
     parser.add_argument("--record", type=Path, metavar="FILE", help="write a capture, names masked, and print nothing")
     parser.add_argument("--source", choices=SOURCES, default="auto", help="where readings come from (auto)")
     parser.add_argument("--capture", type=Path, metavar="FILE", help="replay: a recorded output of this command")
-    parser.add_argument("--script", type=Path, metavar="FILE", help="simulated: what the GPUs shall do")
+    parser.add_argument("--script", type=Path, metavar="FILE", help="simulated: what the GPUs do")
     parser.add_argument("--seed", type=int, default=0, metavar="N", help="simulated: the same seed gives the same (0)")
     parser.add_argument("--on-request", action="store_true", help="also begin a cycle for each byte on standard input")
     parser.add_argument(

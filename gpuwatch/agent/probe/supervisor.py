@@ -317,7 +317,7 @@ class ProbeSupervisor:
         return gpu
 
     def _try_again(self) -> bool:
-        """Between two cycles, begin or conclude a trial; True if it has passed and shall replace this probe."""
+        """Between two cycles, begin or conclude a trial; True if it has passed and replaces this probe."""
         trial = self._trial
         if self._late_probe.over:
             self._hear_late_probe()

@@ -136,8 +136,8 @@ def classify(facts: Facts, workloads: Iterable[Pattern] = (), services: Iterable
 def name_in_fleet(facts: Facts, path: str | None) -> str | None:
     """The name of a service, the same on all machines that run it: its unit, and the file of its program or script.
 
-    None: other machines say nothing of it. It is a person's, a job's or a container's, is there for people's work, or
-    does not show its file. Numbers in it are left out: releases differ.
+    None: other machines say nothing about it. It is a person's, a job's or a container's, is there for people's work,
+    or does not show its file. Numbers in it are left out: releases differ.
     """
     placement, unit = facts.placement, facts.placement.systemd_unit
     if path is None or facts.kernel or facts.tty or _is_person(facts.uid) or placement.slurm_job is not None:

@@ -142,7 +142,7 @@ class SlurmJobs:
                 use.settle()
 
     def _join(self, track: _Track, job: str, view: View) -> None:
-        """Take the job's processes that hold GPUs, and find its group and its begin by the first of them."""
+        """Take the job's processes that hold GPUs, and find its group and its begin by the first process."""
         fresh = [pid for pid, holder in _holders(view).items() if holder.job == job and pid not in track.members]
         for pid in fresh[: _MOST_MEMBERS - len(track.members)]:
             with suppress(*GONE):

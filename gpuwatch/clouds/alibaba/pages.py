@@ -108,7 +108,7 @@ def _tokens(client: Client, what: List, parameters: Mapping[str, object], size: 
 
 
 def _count(client: Client, what: List, parameters: Mapping[str, object], found: int) -> None:
-    """Hold a list to the cloud's own count of it."""
+    """Hold a list to the cloud's own count."""
     asked = client.name_call(what.call)
     answer = client.ask(what.call, {**parameters, "PageNumber": 1, "PageSize": 1})
     with reading(asked):

@@ -53,7 +53,7 @@ _ACTS_PER_SECOND, _ACTS_AT_ONCE = 2.5, 25
 
 
 class DescribedInstance(TypedDict):
-    """What gpuwatch reads of an instance: botocore parses no more of it. Source: DescribeInstances."""
+    """What gpuwatch reads of an instance: botocore parses no other field. Source: DescribeInstances."""
 
     InstanceId: NotRequired[str]
     InstanceType: NotRequired["InstanceTypeType"]

@@ -76,7 +76,7 @@ def list_unused(place: Region, stopped: Collection[str]) -> list[Leftover]:
 
 
 def _volumes_of(place: Region, node_ids: Iterable[str]) -> Iterator["VolumeTypeDef"]:
-    """Volumes of these machines; no filter takes more of them."""
+    """Volumes of these machines; no filter takes more."""
     for batch in batches(sorted(node_ids), _VALUES_A_FILTER):
         yield from _volumes(place, [{"Name": "attachment.instance-id", "Values": list(batch)}])
 

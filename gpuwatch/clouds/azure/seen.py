@@ -38,7 +38,7 @@ class Paths:
             self._names[path.rpartition("/")[2]] = node_id
 
     def saw(self, machines: Iterable[Machine]) -> list[Machine]:
-        """Azure has shown these; gives them back with what is remembered of them."""
+        """Azure has shown these; gives them back with what is remembered."""
         now, found = self._clock.monotonic(), list(machines)
         with self._lock:
             for machine in found:
@@ -54,7 +54,7 @@ class Paths:
             return [replace(each, was_on=True) if each.id in self._were_on else each for each in found]
 
     def note_shown(self, nodes: Iterable[Node]) -> None:
-        """What the cloud has said of them."""
+        """What the cloud has said about these machines."""
         with self._lock:
             self._last |= {node.id: node for node in nodes}
 

@@ -172,7 +172,7 @@ CALLS: Mapping[str, Call] = {
     "prices": Call(
         does="Say what types cost.",
         request={"types": Member(kind="texts", says="The types that are asked for.", needed=True)},
-        answer={"prices": Member(kind="prices", says="What is known of them.", needed=True)},
+        answer={"prices": Member(kind="prices", says="What is known about them.", needed=True)},
     ),
 }
 ALWAYS = ("describe", "list", "get")
@@ -248,7 +248,7 @@ def _check(found: object, members: Mapping[str, Member]) -> None:
         raise _Doubt(f"{_show_value(found)} is no object")
     for name in found:
         if name not in members:
-            raise _Doubt(f"{_show_value(name)} is no member of it; there are: {', '.join(members)}")
+            raise _Doubt(f"{_show_value(name)} is no member; members are: {', '.join(members)}")
     for name, member in members.items():
         if name not in found:
             if member.needed:

@@ -293,7 +293,7 @@ class Suite:
                 raise _Broken(f"it answered, and the cloud gave {how}")
 
     def _change_without_answer(self) -> tuple[int, CloudError | None]:
-        """How often it was sent, and what the driver says of it."""
+        """How often it was sent, and what the driver says about it."""
         call = next((each for each in ("stop", "terminate", "start") if each in self._calls), None)
         if call is None:
             raise _NotTested("the driver offers no change")

@@ -1,4 +1,4 @@
-"""What is done to machines and groups on Google Cloud, one target a call, and what becomes of it.
+"""What is done to machines and groups on Google Cloud, one target a call, and the outcome.
 
 A call names its machine by project, zone and name, and a name may belong to another machine later. So each change reads
 the machine first and goes on only where the number is still the same: a machine needs seconds to be deleted, and a
@@ -383,7 +383,7 @@ def request_id(*parts: str) -> str:
 
 
 def _refuse_group(group: Group, *, fleet: str) -> None:
-    """Touch no group without its owner's consent, and none that another system drives."""
+    """Touch no group without its owner's consent, and no group that another system drives."""
     if not group.is_enrolled(fleet):
         whose = f"belongs to {group.owner}" if group.owner else f"does not set the label of {FLEET_TAG}={fleet}"
         raise CloudError(f"the managed instance group {group.name} {whose}: it is left alone", code="NotEnrolled")

@@ -190,7 +190,7 @@ class Member:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Template:
-    """What an instance template says of the machines that are made of it. Templates never change."""
+    """What an instance template says of the machines made from it. Templates never change."""
 
     machine_type: str
     gpu_count: int

@@ -350,7 +350,7 @@ def _last_stop(described: Mapping[str, Any], state: NodeState) -> LastStop | Non
 
 
 def _cannot_terminate(described: Mapping[str, Any], member: Member | None) -> str | None:
-    """Why Tencent Cloud refuses an end, or makes something else of it."""
+    """Why Tencent Cloud refuses an end, or does something else."""
     if described.get("DisableApiTermination"):
         return "it is protected against termination in the cloud (DisableApiTermination)"
     if member is not None and not member.made:

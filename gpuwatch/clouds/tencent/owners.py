@@ -47,7 +47,7 @@ def managed_by(
 ) -> str | None:
     """Which other system owns a machine or a group; None if none does.
 
-    `name` is its own, `cluster` what `Clusters` says of it. `in_own_group`: it is an Auto Scaling group with consent
+    `name` is its own, `cluster` what `Clusters` says about it. `in_own_group`: it is an Auto Scaling group with consent
     for gpuwatch, or a member of one. Then the group is no foreign owner; a system that drives the group (TKE, EMR)
     still is one.
     """

@@ -1,4 +1,4 @@
-"""The section `cloud.tencent`, and what can be had of it. The SDK is loaded only by the calls that need it."""
+"""The section `cloud.tencent`, and what this cloud offers. The SDK is loaded only by the calls that need it."""
 
 import re
 from collections.abc import Mapping

@@ -32,7 +32,7 @@ _PEM = serialization.Encoding.PEM
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Issued:
-    """A certificate in PEM, and what the register keeps of it."""
+    """A certificate in PEM, and what the register keeps."""
 
     pem: str
     serial: int

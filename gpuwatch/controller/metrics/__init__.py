@@ -56,7 +56,7 @@ BY_NAME: dict[str, Family] = {
 
 
 class ControllerMetrics(Collector):
-    """Takes each round and makes pages of it; a custom collector of prometheus_client."""
+    """Makes pages from each round; a custom collector of prometheus_client."""
 
     def __init__(
         self,
@@ -177,7 +177,7 @@ class ControllerMetrics(Collector):
         return list(as_families(BY_NAME, self._samples()).values())
 
     def _samples(self) -> list[Sample]:
-        """Every sample; a round waits for these, and not for the page that is made of them."""
+        """Every sample; a round waits for these, and not for the page made from them."""
         with self._lock:
             found = [sample for family, samples in COLLECTED for sample in self._family_samples(family.name, samples)]
         return found if self._process is None else [*found, *self._process.samples()]

@@ -150,7 +150,7 @@ FAMILIES = (
     gauge(
         "fleet_nodes",
         ("pool", "state"),
-        "Machines by what the cloud says of them.",
+        "Machines by the state that the cloud shows.",
         ROUND,
         _sum_nodes(lambda node: (node.pool, node.state.value), lambda _: 1.0),
     ),
@@ -164,7 +164,7 @@ FAMILIES = (
     gauge(
         "fleet_running_nodes",
         ("pool", "activity"),
-        "Running machines by what their agents say of them.",
+        "Running machines by the verdict of their agents.",
         ROUND,
         _sum_nodes(_by_activity, lambda _: 1.0),
     ),
@@ -233,7 +233,7 @@ FAMILIES = (
     info(
         "fleet_node_activity_info",
         ("node", "pool", "activity"),
-        "What a running machine's agent says of it.",
+        "The verdict of a running machine's agent.",
         ROUND,
         _of_nodes(
             lambda node: (node.id, node.pool, node.activity.state.value),

@@ -153,8 +153,8 @@ FAMILIES = (
     gauge(
         "fleet_saved_usd_per_hour",
         ("pool",),
-        "What machines would cost that gpuwatch stopped or terminated, as long as they save: until somebody needs "
-        "them, for as long as their pool's usually stay off, 30 days at most; where their price is known.",
+        "What machines would cost that gpuwatch stopped or terminated, as long as they save, where their price is "
+        "known. They save until somebody needs them, for as long as their pool's usually stay off, 30 days at most.",
         _SAVINGS,
         _of_savings(lambda found: found.usd_per_hour),
     ),

@@ -222,7 +222,7 @@ FAMILIES = (
     counter(
         "controller_notifications_total",
         ("destination", "event", "result"),
-        "Nodes in messages to people (notify), and messages about budgets, by what came of it: reached, failed (it is "
+        "Nodes in messages to people (notify), and messages about budgets, by outcome: reached, failed (it is "
         "tried again), nobody (no address), superseded (over before it was delivered), given_up (older than "
         "notify.max_age).",
         "ledger",

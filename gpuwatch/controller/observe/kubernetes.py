@@ -1,4 +1,4 @@
-"""What Kubernetes adds to a round: the cluster's view, node objects joined to machines, and the doubts that come of it.
+"""What Kubernetes adds to a round: the cluster's view, node objects joined to machines, and the doubts that follow.
 
 Without a cluster in the settings nothing of it is loaded, and nothing changes.
 """

@@ -48,7 +48,7 @@ class PowerAsker:
 
         Raises:
             NotSentError: it could not be asked.
-            CloudUnavailableError: it gave no answer at all, or none that is usable: it may have done what it was asked.
+            CloudUnavailableError: it gave no answer at all, or an unusable one: it may have done what it was asked.
             CloudError: something answers there that is no agent of that host, or does not let us ask.
 
         """

@@ -99,7 +99,7 @@ class PromApi:
         return self._answers("query", expressions, about, partial(read_answer, at=at), at_a_time)
 
     def query_range(self, expressions: Mapping[str, str], begin: float, end: float, step: float) -> dict[str, Answer]:
-        """An answer to each expression at every step from `begin` to `end`, Unix times; likewise."""
+        """An answer to each expression at every step from `begin` to `end`, Unix times; it raises the same."""
         about = {"start": f"{begin:.3f}", "end": f"{end:.3f}", "step": f"{step:.3f}"}
         return self._answers("query_range", expressions, about, partial(read_answer, at=(begin, step)))
 

@@ -68,7 +68,7 @@ class _Answer(msgspec.Struct, frozen=True, kw_only=True):
 def send_to_hosts(settings: ObserveSettings, clock: Clock, notes: Sequence[HostNote]) -> list[str | None]:
     """Have each note written on its host, all at once; per note None, or why nobody there could read it.
 
-    A withdrawal is done when the agent knows of it: nobody need have been there. Cost: one small request a note.
+    A withdrawal is done when the agent knows it, even if nobody was there. Cost: one small request a note.
     """
     if not notes:
         return []

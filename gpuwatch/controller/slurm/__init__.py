@@ -24,7 +24,7 @@ class SlurmCluster(Protocol):
 
     @property
     def pools(self) -> Collection[str]:
-        """The pools of machines that are nodes of it."""
+        """The pools of machines that are its nodes."""
         ...
 
     def nodes(self) -> tuple[SlurmNode, ...]:

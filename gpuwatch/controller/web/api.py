@@ -140,7 +140,7 @@ ENDPOINTS = (
     Endpoint(
         method="POST",
         path="/workloads/{namespace}/{kind}/{name}/snooze",
-        summary="Keep a workload of the cluster: no notice, no end of its pods, no drain of them; up to max_snooze.",
+        summary="Keep a workload of the cluster: no notice, no end and no drain of its pods; up to max_snooze.",
         answer=Snooze,
         call=orders.snooze_workload,
         body=schemas.SnoozeOrder,

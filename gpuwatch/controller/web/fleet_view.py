@@ -71,7 +71,7 @@ class Totals:
 class ActionView:
     """Something that was done or tried: to a node, a group, or a node yet to be launched.
 
-    `who` did it and `why`; `approved_by` is who approved a stop, where the pool requires it; `detail` what came of it.
+    `who` did it and `why`; `approved_by` is who approved a stop, where the pool requires it; `detail` the outcome.
     """
 
     at: datetime

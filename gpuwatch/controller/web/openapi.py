@@ -139,8 +139,8 @@ What acts is written to the ledger with the user's name and address.
 _AGENT = """
 ## The agent's port
 
-Each agent (9460) answers GET with JSON as well; [TLS and users](tls-and-auth.md) hold for all of these, times are ISO
-8601 in UTC, `null` is not known, and no command line is in any of them.
+Each agent (9460) answers GET with JSON as well; [TLS and users](tls-and-auth.md) hold for all of these. Times are ISO
+8601 in UTC, `null` is not known, and no answer has a command line.
 
 | | |
 | --- | --- |
@@ -149,9 +149,9 @@ Each agent (9460) answers GET with JSON as well; [TLS and users](tls-and-auth.md
 | `/healthz` | The agent itself, 503 if it does not work. |
 | `/livez`, `/readyz` | Whether it lives and is ready: 200 or 503 and no more, for everybody; of the controller, too. |
 
-`/v1/host` has `schema` (1; a field that goes, or changes its meaning, raises it), `hostname`, `why` (a sentence),
-`verdict` (as `/v1/verdict`), `driver_version`, `cuda_version`, `trouble` (cause, detail, remedy, if the GPUs as a whole
-cannot be read), `snoozes`, and:
+`/v1/host` has `schema`, `hostname`, `why` (a sentence), `verdict` (as `/v1/verdict`), `driver_version`, `cuda_version`,
+`trouble` (cause, detail, remedy, if the GPUs as a whole cannot be read), `snoozes`, and the fields below. `schema` is
+1; a field that goes, or changes its meaning, raises it.
 
 | `gpus[]` | |
 | --- | --- |

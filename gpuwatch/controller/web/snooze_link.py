@@ -86,7 +86,7 @@ def _read_signed(serializer: URLSafeSerializer, text: str) -> Claim:
 
     Raises:
         BadData: it was not signed so.
-        UnicodeEncodeError: likewise.
+        UnicodeEncodeError: the same.
 
     """
     node_id, key, whom, until = serializer.loads(text)

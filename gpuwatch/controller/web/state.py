@@ -58,7 +58,7 @@ class Rendered:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class _Seen:
-    """The newest rounds, and what was rendered of them."""
+    """The newest rounds, and what was rendered from them."""
 
     done: Round | None = None
     trouble: str | None = None

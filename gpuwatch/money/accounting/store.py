@@ -288,7 +288,7 @@ class SpendBook:
         return dict(known)
 
     def _all_holders(self, db: Connection) -> dict[Holder, int]:
-        """All there are, kept likewise."""
+        """All there are, kept the same way."""
         epoch, known = self._holders
         if epoch is None or epoch != self._store.epoch:
             known = {holder: number for number, holder in held_store.all_holders(db).items()}

@@ -260,7 +260,7 @@ def round_parts(
 class Billed:
     """For how long machines were billed under the same terms in one hour or day, which begins then (s since 1970).
 
-    With a `namespace`: what its pods hold of them.
+    With a `namespace`: what its pods hold.
     """
 
     begin: int

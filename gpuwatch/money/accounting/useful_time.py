@@ -1,4 +1,4 @@
-"""PURE: what a machine and its GPUs did in a stretch of billed time, by what its agent says at the end of it.
+"""PURE: what a machine and its GPUs did in a stretch of billed time, by what its agent says at its end.
 
 Rules, all of them:
 

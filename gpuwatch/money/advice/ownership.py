@@ -108,7 +108,7 @@ class Point:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class LoadAdvice:
-    """The load in machines, and a year of it: all rented, with `own_machines` owned, all owned."""
+    """The load in machines, and its cost in a year: all rented, with `own_machines` owned, all owned."""
 
     hours: int
     mean_machines: float

@@ -94,7 +94,7 @@ class Sizing:
 
 
 def see_rounds(rounds: Iterable[tuple[datetime, Fleet]]) -> dict[str, NodePast]:
-    """What rounds, in the order of time, show of every node that ran in the newest of them."""
+    """What rounds, in the order of time, show of every node that ran in the newest."""
     pasts: dict[str, NodePast] = {}
     running: set[str] = set()
     for at, fleet in rounds:
@@ -143,7 +143,7 @@ def advice(
     usd: Mapping[str, Decimal],
     committed: Mapping[str, Decimal] | None = None,
 ) -> tuple[Sizing, ...]:
-    """What is advised, dearest first; `usd` are prices by the hour of instance types, `committed` shares of them.
+    """What is advised, the most expensive first; `usd` are prices by the hour, `committed` shares of them by type.
 
     `over` is how long a GPU must have been unused, and for how long peaks must have been watched.
     """

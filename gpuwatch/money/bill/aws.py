@@ -1,4 +1,4 @@
-"""PURE: the lines of AWS Cost and Usage Reports, legacy and 2.0, with what commitments make of them.
+"""PURE: the lines of AWS Cost and Usage Reports, legacy and 2.0, with what commitments change.
 
 Rules, by docs.aws.amazon.com/cur, "Line item details", "Reservation details", "Savings Plans details":
 
@@ -75,7 +75,7 @@ def is_machine_time(usage: str) -> bool:
 
 
 def aws_charges(row: Row, local_day: LocalDay) -> Iterator[Charge]:
-    """What one line says: nothing, one thing, or a fee and what was not used of it."""
+    """What one line says: nothing, one thing, or a fee and its unused part."""
     line, usage = row.text("lineitemlineitemtype"), row.text("lineitemusagetype")
     if line == "SavingsPlanNegation" or row.text("splitlineitemparentresourceid"):
         return

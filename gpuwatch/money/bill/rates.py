@@ -68,7 +68,7 @@ class Rate:
 
     @property
     def source(self) -> str:
-        """The words that stand with every figure made of it."""
+        """The words that stand with every figure made from it."""
         return effective_source(self.first, self.last, self.committed_ratio)
 
 

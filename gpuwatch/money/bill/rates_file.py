@@ -31,7 +31,7 @@ class RateRow:
     """What an hour of a type cost by the bill, in `currency`, and at the public price (null: the bill lacks it).
 
     `committed_ratio` is of its cost. It holds from `first` until before `until`; `source` stands with each figure made
-    of it.
+    from it.
     """
 
     provider: str

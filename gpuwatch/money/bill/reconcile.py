@@ -92,7 +92,7 @@ class Difference:
 class Reconciliation:
     """All differences of a cent or more, the largest first, and the sums of both sides.
 
-    `unknown` lines are metered without a known price, and are in no bill: nothing can be said of them.
+    `unknown` lines are metered without a known price, and are in no bill: nothing is known about their cost.
     """
 
     differences: tuple[Difference, ...]

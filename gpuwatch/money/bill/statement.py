@@ -228,7 +228,7 @@ def _sums(result: Compared, name: str) -> Iterator[str]:
     )
     if found.unknown:
         one = "1 line is" if found.unknown == 1 else f"{found.unknown:,} lines are"
-        yield f"{name}{one} metered without a known price and in no bill: nothing can be said of them."
+        yield f"{name}{one} metered without a known price and in no bill: nothing is known about their cost."
     yield from _commitments(result.bill, name)
     if other or none:
         cent = display_currency().cent

@@ -87,7 +87,7 @@ class Group:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Blocked:
-    """What machines without use cost a day at that time, and what becomes of it.
+    """What machines without use cost a day at that time, and what happens to it.
 
     `not_used` = `blocked` + `blocked_soon` + `on_its_way`, in dollars and in machines. `blocked` is held by `groups`.
     What is `blocked_soon` has not been without use for as long as its pool waits, and would then be held

@@ -185,7 +185,7 @@ def state(
 
 
 def _part(scope: Scope, node: Node) -> Decimal:
-    """What of a machine is in a scope: all or nothing, or what pods of a namespace request of it."""
+    """What of a machine is in a scope: all or nothing, or what pods of a namespace request."""
     whole = replace(scope, namespace=None).covers(node)
     if scope.namespace is None or not whole or node.kubernetes is None:
         return Decimal(whole and scope.namespace is None)
@@ -197,7 +197,7 @@ def _part(scope: Scope, node: Node) -> Decimal:
 def with_crossings(state: BudgetState, budget: Budget, before: BudgetState | None, now: datetime) -> BudgetState:
     """The state with the thresholds it has reached; those of this month that were known before stay as they were.
 
-    With another sum, all its thresholds are open again: what was reached of the old one says nothing of it. What is
+    With another sum, all its thresholds are open again: what was reached of the old one does not count. What is
     spent becomes less only where other machines count than before (`cost.scope`): what it no longer reaches is open
     again, too.
     """

@@ -207,7 +207,7 @@ def offers(
 
 
 def oldest(provider: str, region: str | None = None) -> date | None:
-    """The day of the oldest price of a cloud, in one region where one is named; None: the table has no price of it.
+    """The day of the oldest price of a cloud, in one region where one is named; None: the table has no price for it.
 
     Without a region only those of the cloud's usual seller count: AWS in China and Azure for governments sell apart.
     """

@@ -193,7 +193,7 @@ class Book:
         )
 
     def _discount_price(self, price: Price, rows: tuple[OwnRow, ...]) -> Price:
-        """After the discounts, one upon the other."""
+        """After the discounts, one after the other."""
         for row in rows:
             factor = (100 - (row.percent_off or 0)) / Decimal(100)
             original = price.original_per_hour

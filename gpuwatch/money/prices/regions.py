@@ -1,7 +1,7 @@
 """Where the regions of the clouds lie, to about a degree: which one is the nearest that has a list price.
 
 data/regions.tsv is edited by hand. Regions of one partition have one seller: AWS in China and in GovCloud sells apart
-from all other regions, with other prices, and Azure likewise.
+from all other regions, with other prices; so are Azure's.
 """
 
 import math

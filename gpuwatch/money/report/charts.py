@@ -256,7 +256,7 @@ def _cut(words: str, letters: int) -> str:
 
 
 def ticks(low: float, high: float) -> Iterator[float]:
-    """Round numbers between two, about five of them."""
+    """About five round numbers between two."""
     step = 10.0 ** math.floor(math.log10((high - low) / 5)) if high > low else 1.0
     step *= next((each for each in (1, 2, 5) if (high - low) / (step * each) <= 6), 10)  # noqa: PLR2004  seven ticks at most
     for number in range(math.ceil(low / step - 1e-9), math.floor(high / step + 1e-9) + 1):

@@ -47,7 +47,7 @@ _MEANING = {
 }
 
 _HOLDERS = (
-    "Billed is what pods request, useful what they use of it; (unallocated): no pod requests it; (not known): nobody "
+    "Billed is what pods request, useful what they use; (unallocated): no pod requests it; (not known): nobody "
     "saw which pods had it; (no cluster): of machines outside Kubernetes. Energy is divided as GPU-hours are."
 )
 
@@ -250,7 +250,7 @@ def _ratio(ratio: float | None) -> str:
 
 
 def _energy_lines(found: Energy) -> list[str]:
-    """What was measured, what was not, and what the stated factors make of it."""
+    """What was measured, what was not, and the result with the stated factors."""
     if found.measured_ratio is None:
         return []
     measured = f"measured over {found.measured_ratio:.1%} of their billed time"

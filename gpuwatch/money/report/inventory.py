@@ -191,7 +191,7 @@ def _idle(
 
 
 def _why(node: Node, step: Step | None, refusals: Sequence[Answer], outlook: Outlook | None) -> str:
-    """The sentence that `gpuwatch status` shows of it."""
+    """The sentence that `gpuwatch status` shows."""
     if step is None:
         return "nothing was decided about it"
     return reason_with_refusals(step, refusals) if outlook is None else outlook.next_action(node, step, refusals)[1]

@@ -69,7 +69,7 @@ class Step:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class ActionRecord:
-    """One action: an intent and what came of it."""
+    """One action: an intent and its outcome."""
 
     at: datetime
     verb: Verb

@@ -110,7 +110,7 @@ def savings_in(
 
 
 def waits_of(rules: Rulebook | None, pool: str) -> Waits:
-    """What it costs a pool's people to wait for a machine; without rules, nothing is known of it."""
+    """What it costs a pool's people to wait for a machine; without rules, nothing is known about it."""
     if rules is None:
         return Waits()
     idle = rules.pool(pool).idle

@@ -79,7 +79,7 @@ def choose_action(node: Node, observation: Observation, rules: IdleRules) -> tup
 
 
 def _choice(node: Node, observation: Observation, rules: IdleRules) -> tuple[str | None, float | None]:
-    """Return the same as if nobody had taken back a stop of it."""
+    """Return the same as if nobody had taken back a stop."""
     state = node.activity.state
     if state is _BUSY:  # most of a large fleet
         return None, None

@@ -5,7 +5,7 @@ Rules of what a round teaches, all of them:
 1. A node that is seen idle has a gap since its agent says so, by the node's own clock. Idle for less long than its open
    gap, it was needed in between.
 2. A node that works, or that runs again after it was reclaimed, was needed.
-3. Of a node that is not known, nothing is learned; its gap waits for sight of it.
+3. Of a node that is not known, nothing is learned; its gap waits until the node is seen.
 4. A gap is lost if its node is not seen at all, or was stopped by somebody else.
 
 With `fresh_timeout`, all waits are fixed until the pool has shown how it pauses. After that, the first pause of each

@@ -168,7 +168,7 @@ def grace_seconds(use: WorkloadUse, rules: Mapping[str, IdlePodRules]) -> float:
 
 
 def how(use: WorkloadUse) -> str:
-    """What its people say may become of it; "" where they say nothing. A queue's Job is stopped by its queue."""
+    """What its people allow to be done; "" where they say nothing. A queue's Job is stopped by its queue."""
     said = use.workload.idle_action or ""
     return DEACTIVATE if said == "stop" and use.workload.queued else said
 

@@ -32,7 +32,7 @@ class IdlePodRules:
         Seconds,
         Gt(0),
         Floor(3600),
-        Setting("Likewise where one of them is parked (holds GPU memory and computes nothing) or stalled."),
+        Setting("The same where one of them is parked (holds GPU memory and computes nothing) or stalled."),
     ] = 72000.0
     grace_period: Annotated[
         Seconds, Ge(0), Floor(300, or_none=True), Setting("Between the notice and the end of its pods.")

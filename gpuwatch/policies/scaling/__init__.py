@@ -14,7 +14,7 @@ Rules, all of them:
 7. Nodes that come on top of what is wanted, to take the places of others (spot/back.py), are no change of the size.
 
 So constant load settles: a pool grows only at a value past its threshold and shrinks only to a size at which the
-predicted value is short of it.
+predicted value is still below the target.
 """
 
 import math

@@ -13,7 +13,7 @@ Rules, all of them:
    those that should come, and the first to be started (`policies.starts`); no other would do.
 5. Where the view of the cluster is not to be relied on, or no node of the pool is a node object, it is unknown.
 
-So pods that wait for another reason than GPUs bring the nodes of rule 2 once, and no more of them: what came has free
+So pods that wait for another reason than GPUs bring the nodes of rule 2 once, and no more nodes: what came has free
 GPUs, and the pod is put there. That is advice to people.
 """
 

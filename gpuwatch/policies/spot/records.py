@@ -1,15 +1,15 @@
 """PURE: what the ledger's records say of a pool's offers: refusals, losses, hours up.
 
 Rules: a launch that failed for lack of stock or quota is a refusal. One that failed for another reason (a missing
-right, a broken template, too many calls, no answer) is a fault: the offer rests likewise, nothing is learnt of its
+right, a broken template, too many calls, no answer) is a fault: the offer rests as long, nothing is learnt about its
 stock, and the first success, or a word on stock, ends the count. A launch of a machine that ended before it was a node
 is a refusal and a loss. One of a machine that its cloud then had no place for, and left there stopped, is a refusal,
 though it was shown for minutes. Any other settled launch is a success. A spot node that came and is gone, without a
 removal by gpuwatch, is a loss: most are, and one that somebody else ended costs a place in the order at most. A notice
-of the cloud for a spot node is a loss at once, whatever becomes of it. It is a refusal as well, so that the offer
-rests: what takes nodes back is out of stock. Notices of one minute are one refusal.
-A cancelled launch, and one that is still open, says nothing. Only records of the last three days count, so that what is
-kept is bounded by the number of offers, and a restart changes nothing.
+of the cloud for a spot node is a loss at once, whatever happens to it later. It is a refusal as well, so that the offer
+rests: what takes nodes back is out of stock. Notices of one minute are one refusal. A cancelled launch, and one that is
+still open, says nothing. Only records of the last three days count, so that what is kept is bounded by the number of
+offers, and a restart changes nothing.
 """
 
 from collections.abc import Callable, Iterable

@@ -95,7 +95,7 @@ class OfferRules:
         return {key: value for key, value in known.items() if value is not None}
 
     def has(self, node: Node) -> bool:
-        """Whether a node may be from here, by what its cloud shows of it."""
+        """Whether a node may be from here, by what its cloud shows."""
         places = ((self.cloud, node.cloud), (self.region, node.region), (self.zone, node.zone))
         same = all(mine is None or mine == its for mine, its in places)
         return same and node.instance_type == self.instance_type and node.capacity_type is _TYPES[self.capacity]

@@ -35,7 +35,7 @@ _REMOVES = frozenset({"stop", "terminate"})
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Played:
-    """What came of it: `seconds` of the recording were played; the `skipped` rounds in them could decide nothing."""
+    """The outcome: `seconds` of the recording were played; the `skipped` rounds in them could decide nothing."""
 
     world: World
     seconds: float

@@ -53,7 +53,7 @@ def history_of(options: Options) -> History:
     """The history in the file `options.trace`, or in its first `options.hours`.
 
     Raises:
-        DemoError: the recording cannot be read, or there is no price for a machine of it.
+        DemoError: the recording cannot be read, or one of its machines has no price.
 
     """
     if options.trace is None:

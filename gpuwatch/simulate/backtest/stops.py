@@ -40,7 +40,7 @@ def stops_of(gaps: Sequence[Recorded], waits: Sequence[float], restart: float) -
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class StopRecord:
-    """A stop for a list: `evidence` says why the node counted as idle, after what, and what came of it."""
+    """A stop for a list: `evidence` says why the node counted as idle, after what, and the outcome."""
 
     stop: Stopped
     pool: str

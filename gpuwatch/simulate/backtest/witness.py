@@ -247,6 +247,6 @@ class WatchedCloud(PassedOn):
         self.cloud.start(node_id, key)
 
     def tag(self, node_id: str, tags: Mapping[str, str], key: str) -> None:
-        """Set its tags, likewise."""
+        """Set its tags in the same way."""
         self.witness.changes(self.parts, node_id, key)
         self.cloud.tag(node_id, tags, key)

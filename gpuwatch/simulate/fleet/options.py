@@ -81,7 +81,7 @@ def lives(options: Options) -> tuple[tuple[Workload, ...], float]:
     """The fleet's lives and their horizon in seconds.
 
     Raises:
-        DemoError: the recording cannot be played, or there is no price for a machine of it.
+        DemoError: the recording cannot be played, or one of its machines has no price.
 
     """
     if options.trace is None:

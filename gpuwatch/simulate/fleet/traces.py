@@ -1,4 +1,4 @@
-"""Reads recorded load from CSV, plain or .gz, row by row, and makes lives of it.
+"""Reads recorded load from CSV, plain or .gz, row by row, and makes lives from it.
 
 Two forms, recognised by their header (the order of the columns is free):
 

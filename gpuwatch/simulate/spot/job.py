@@ -23,7 +23,7 @@ class JobTerms:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class JobPlayed:
-    """What became of it: its cost in hours on demand, its end in minutes, and how often it moved."""
+    """The outcome: its cost in hours on demand, its end in minutes, and how often it moved."""
 
     cost_hours: float
     minutes: int | None  # None: not done within the recording

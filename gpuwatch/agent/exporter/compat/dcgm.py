@@ -172,7 +172,7 @@ _LEFT_OUT = {
     "DCGM_FI_DEV_RELIABILITY_VIOLATION": "off by default there; not read",
     "DCGM_FI_DEV_NVLINK_CRC_FLIT_ERROR_COUNT_TOTAL": "drivers count CRC errors by link, not by flit and data; use"
     " gpuwatch_gpu_nvlink_crc_errors_total",
-    "DCGM_FI_DEV_NVLINK_CRC_DATA_ERROR_COUNT_TOTAL": "likewise",
+    "DCGM_FI_DEV_NVLINK_CRC_DATA_ERROR_COUNT_TOTAL": "as the row above",
     "DCGM_FI_DEV_NVLINK_BANDWIDTH_L0": "as DCGM_FI_DEV_NVLINK_BANDWIDTH_TOTAL; use"
     " gpuwatch_gpu_nvlink_link_tx_bytes_total and _rx_",
     "DCGM_EXP_XID_ERRORS_COUNT": "counts of a window are no counters; use gpuwatch_gpu_xid_errors_total",

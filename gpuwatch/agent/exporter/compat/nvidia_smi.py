@@ -169,7 +169,7 @@ _LEFT_OUT = {
     "nvidia_smi_mig_pcie_throughput_*": _NOT_READ,
     "nvidia_smi_fabric_state, _fabric_*": "not read; the panel Fabric State of 14574 takes that for `No NVLink fabric`",
     "nvidia_smi_name": "a text read as a number there (`NVIDIA H200` is 200); use gpu_info",
-    "nvidia_smi_serial": "likewise",
+    "nvidia_smi_serial": "as the row above",
     "nvidia_smi_compute_cap, _pci_*, _inforom_*, _platform_*, _encoder_stats_*, _display_*, _accounting_*,"
     " _gsp_mode_*, _c2c_mode, _edpp_*, _protected_memory_*, _ecc_mode_pending, _mig_mode_pending": _NOT_READ,
 }
@@ -268,9 +268,9 @@ DIALECT = Dialect(
     labels="`uuid`, in lower case and without `GPU-`; `nvidia_smi_gpu_info` also has `name`,"
     " `driver_model_current`, `driver_model_pending`, `vbios_version`, `driver_version`, `pci_bus_id`, `serial`,"
     " `index`, `cuda_version`, but not `compute_cap` and `pci_sub_device_id`, which are not read. XIDs have `xid`, MIG"
-    " instances `gpu_instance_id`. Processes have `pid`, and **as `process_name` never the program's path**, which may"
-    " hold anything, but what attribution knows the process to belong to, in brackets: `[namespace/pod/container]`,"
-    " `[slurm job 4711]`, `[3f8a…]` for a container or `[unit.service]`, and no such label where it knows nothing",
+    " instances `gpu_instance_id`. Processes have `pid`. **`process_name` is never the program's path**, which may hold"
+    " anything. It says in brackets what attribution knows the process to belong to: `[namespace/pod/container]`,"
+    " `[slurm job 4711]`, `[3f8a…]` for a container or `[unit.service]`, or there is no such label",
     rows=_ROWS,
     extras=_EXTRAS,
     parts=_parts,

@@ -90,9 +90,9 @@ _LEFT_OUT = {
     "gpu_nvlink_rx_throughput_MiBps": "by link there are counters: rate(gpuwatch_gpu_nvlink_link_rx_bytes_total[1m])",
     "process_gpu_sm_utilization_Percentage": "what the driver says each process uses is not read (a further call per"
     " GPU, and none with MIG); the columns %SM, %GMBW, %ENC and %DEC of 22589 stay empty",
-    "process_gpu_memory_utilization_Percentage": "likewise",
-    "process_gpu_encoder_utilization_Percentage": "likewise",
-    "process_gpu_decoder_utilization_Percentage": "likewise",
+    "process_gpu_memory_utilization_Percentage": "as the row above",
+    "process_gpu_encoder_utilization_Percentage": "as the row above",
+    "process_gpu_decoder_utilization_Percentage": "as the row above",
     'MIG devices as GPUs of their own (`index="0:1"`)': "their numbers are not kept; the GPU itself is shown",
 }
 _UNKNOWN_USER = "N/A"  # as nvitop has it: a dashboard that selects by user loses what has no such label
@@ -159,10 +159,10 @@ def _process_samples(scene: Scene) -> Iterator[Sample]:
 DIALECT = Dialect(
     stands_for="nvitop-exporter 1.5 (Grafana dashboard 22589)",
     labels="`hostname` (a name, where theirs is an address by default), `index`, `devicename`, `uuid`. Processes"
-    " also have `pid` and `username` (`N/A` where it is not known). `process_info_info` has the `status` of /proc,"
-    " and **as `command` never the command line**, which may hold secrets, but what attribution knows the process to"
+    " also have `pid` and `username` (`N/A` where it is not known). `process_info_info` has the `status` of /proc."
+    " **`command` is never the command line**, which may hold secrets. It says what attribution knows the process to"
     " belong to, in brackets: `[namespace/pod/container]`, `[slurm job 4711]`, `[3f8a…]` for a container or"
-    " `[unit.service]`, and no such label where it knows nothing. The host's have only `hostname`, with `interface`,"
+    " `[unit.service]`, or there is no such label. The host's have only `hostname`, with `interface`,"
     " `partition` or `mountpoint`",
     rows=_ROWS,
     extras=_EXTRAS,

@@ -55,7 +55,7 @@ class PrometheusRange:
     _past: dict[str, Remembered] = field(default_factory=lambda: defaultdict(Remembered), init=False)
 
     def history(self, options: Options) -> History:
-        """All of it.
+        """All its samples.
 
         Raises:
             SourceError: it cannot be asked, or has nothing of the range.

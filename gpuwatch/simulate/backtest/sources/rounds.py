@@ -98,7 +98,7 @@ class Rounds:
         return 0.0 if self._at is None else self._at - self._origin
 
     def _judge_node(self, node: Node, observation: Observation) -> Seen | None:
-        """What is to be thought of it; None where it does not run, and not because of us."""
+        """What is known about it; None where it does not run, and not because of us."""
         launched = 0.0 if node.launched_at is None else node.launched_at.timestamp()
         if node.state in _DOWN:
             open_ = observation.ledger.open_for(node.id)
