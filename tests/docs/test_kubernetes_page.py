@@ -1,4 +1,4 @@
-"""docs/kubernetes.md: what it shows is what the chart, the settings and the role take."""
+"""The pages on Kubernetes: what they show is what the chart, the settings and the role take."""
 
 import json
 import re
@@ -17,7 +17,8 @@ from gpuwatch.model.workload_kinds import KINDS, WorkloadKind
 from tests.support.paths import ROOT
 from tools.kustomize import FOLDER
 
-PAGE = (ROOT / "docs/kubernetes.md").read_text(encoding="utf-8")
+NAMES = ("kubernetes", "kubernetes-nodes", "kubernetes-workloads")
+PAGE = "\n".join((ROOT / f"docs/{name}.md").read_text(encoding="utf-8") for name in NAMES)
 BLOCKS = [
     yaml.safe_load(re.sub(r"^   ", "", block, flags=re.MULTILINE) if block.startswith("   ") else block)
     for block in re.findall(r"^ *```yaml\n(.*?)^ *```", PAGE, re.MULTILINE | re.DOTALL)
@@ -42,7 +43,10 @@ def test_its_values_are_the_charts() -> None:
 @pytest.mark.parametrize("number", range(3))
 def test_its_settings_are_gpuwatchs(number: int, tmp_path: Path) -> None:
     """Those that the chart writes, and those of pools."""
-    written = [with_key("agent")[0]["controller"]["settings"], *with_key("pools")][number]
+    written = [
+        with_key("agent")[0]["controller"]["settings"],
+        *(each for each in with_key("pools") if "kubernetes" in each),
+    ][number]
     file = tmp_path / "gpuwatch.yaml"
     file.write_text(yaml.safe_dump(written), encoding="utf-8")
 
@@ -82,8 +86,8 @@ def test_it_names_every_right() -> None:
     rows = {
         "nodes": "| `act: true` as well | patch nodes (cordon, taint, marks) and create evictions |",
         "workloads": "| `podActions.enabled: true` as well, in `podActions.namespaces` alone | patch each "
-        "[kind](#kinds-of-workloads) that may be ended, and the scale of those that are scaled; create Events and "
-        "evictions |",
+        "[kind](kubernetes-workloads.md#kinds-of-workloads) that may be ended, and the scale of those that are scaled; "
+        "create Events and evictions |",
         "bare-pods": "| `podActions.barePods: true` as well, there | get and patch pods |",
     }
     rights = {
