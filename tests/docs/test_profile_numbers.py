@@ -108,18 +108,6 @@ somebody's process or memory within its first {balanced.whole:long},
     "docs/demo.md": """
 its notice after {balanced.owned:long} and stops {balanced.owner_grace_period:long} later
 """,
-    "docs/upgrade.md": """
-after {balanced.owned:long} and a notice of {balanced.owner_grace_period:long}. `profile: c
-
-waits {cautious.wait:long} for idle ones
-
-without a timeout waits {balanced.owned:long} instead of 4
-
-gives {balanced.owner_grace_period:long} of notice (`owner_grace_period`)
-
-can be after {balanced.wait:long}, {balanced.grace_period:long} of notice included; it was 30 minutes and
-the notice. `fresh_timeout`
-""",
     "docs/examples/gpuwatch.yaml": """
 after {balanced.owned:long} in which nothing computed, their owner has {balanced.owner_grace_period:long} to
 """,

@@ -1,4 +1,4 @@
-"""Attacks on the port at which hosts join, and mishaps: each row of the table in docs/join.md, on real sockets."""
+"""Attacks on the port at which hosts join, and mishaps, on real sockets."""
 
 import json
 import shutil

@@ -1,4 +1,4 @@
-"""Agents renew their certificates, by clocks of the test's: the rows of the table in docs/join.md on renewal."""
+"""Agents renew their certificates, by clocks of the test's."""
 
 import errno
 import os
