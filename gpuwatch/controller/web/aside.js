@@ -18,6 +18,7 @@ function drawAside() {
   list("budgets", fleet.budgets.map(budget), "");
 
   drawKubernetes();
+  drawHealth();
   list("pools", fleet.pools.map((pool) => el("li", {},
     el("strong", {}, pool.name), t` ${pool.running} of ${count(pool.nodes, "node")} running, ${count(pool.gpus, "GPU")}, ${about(pool.usd_per_hour)}/h`,
     pool.target == null ? null : t`, target ${count(pool.target, pool.unit === "gpus" ? "GPU" : "node")}`, el("br"), el("small", {}, listed([pool.rule, ...pool.clamps, ...regretted(pool)].map(undotted), ". ")))), t`There are none.`);
@@ -31,6 +32,20 @@ function drawAside() {
   if (fleet.advice.length > 8) hints.push(el("li", { className: "faint" }, t`and ${fleet.advice.length - 8} more`));
   list("advice", hints, "");
   drawPauses();
+}
+
+// Rounded down, so that 100 % has no exception.
+const share = (ratio) => t`${Math.floor(1000 * ratio) / 10} % healthy`;
+
+function drawHealth() {
+  const health = fleet.health;
+  $("health-card").hidden = !health;
+  put($("health-sum"), health ? share(health.ratios.healthy) : "");
+  list("health", (health?.by_driver ?? []).map((each) => {
+    const others = HEALTHS.slice(1).filter((state) => each.ratios[state]).map((state) => `${number(Math.round(each.gpus * each.ratios[state]))} ${word(state)}`);
+    return el("li", {}, el("strong", {}, each.instance_type), each.driver ? t` driver ${each.driver}: ${share(each.ratios.healthy)}` : t` driver not known: ${share(each.ratios.healthy)}`,
+      el("br"), el("small", {}, listed([t`of ${count(Math.round(each.gpus), "GPU")}`, ...others])));
+  }), "");
 }
 
 function budget(each) {

@@ -19,6 +19,7 @@ from gpuwatch.model.measurement import Answers
 from gpuwatch.model.money import price_note
 from gpuwatch.model.orders import ITSELF, Pause
 from gpuwatch.model.sight import Silence
+from gpuwatch.money.report.health_share import HealthShare
 from gpuwatch.policies.idle_settings import wait_words
 
 _MAX_ACTIONS = 100
@@ -122,7 +123,7 @@ class FleetPage:
     `silent` are the places that gave no answer: what they showed last counts.
     `currency` is what people read: sums are in US dollars, and null is these.
     `kubernetes` is the cluster, null without one; `pods` are those of it that have held GPUs without use for an hour,
-    `workloads` those that may lose their pods for it.
+    `workloads` those that may lose their pods for it. `health` is the GPUs' by type and driver; null without GPUs.
     """
 
     fleet: str
@@ -143,6 +144,7 @@ class FleetPage:
     pods: tuple[PodRow, ...] = ()
     workloads: tuple[WorkloadRow, ...] = ()
     currency: Currency | None = None
+    health: HealthShare | None = None
 
 
 def totals(done: Round, nodes: Iterable[NodeRow]) -> Totals:

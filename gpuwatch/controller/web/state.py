@@ -24,6 +24,7 @@ from gpuwatch.ledger import Ledger, LedgerError
 from gpuwatch.model.currency import display_currency
 from gpuwatch.model.decision import LedgerView
 from gpuwatch.money.accounting.settings import EnergySettings
+from gpuwatch.money.report.health_share import health_share
 from gpuwatch.runtime.clock import Clock
 
 _MOST_KEPT = 64
@@ -175,4 +176,5 @@ class State:
             pods=pod_rows(done.observation),
             workloads=workload_rows(done, self.rules),
             currency=display_currency().unless_usd,
+            health=health_share((done.observation.fleet.nodes,)),
         )

@@ -27,6 +27,7 @@ from gpuwatch.money.accounting.totals import (
 from gpuwatch.money.blocked.blocked import Blocked
 from gpuwatch.money.forecast.month_end import MonthEnd
 from gpuwatch.money.report.anomalies import Anomaly
+from gpuwatch.money.report.health_share import HealthShare
 from gpuwatch.money.report.inventory import FleetHealth, Machines, UnusedJob
 from gpuwatch.money.report.progress import ProgressDocument, progress_document
 from gpuwatch.money.report.report import Actions, Facts, PriceDays, Report
@@ -178,8 +179,9 @@ class ReportDocument:
     """A report on the days from `since` to before `until`; `over`: they have ended.
 
     `by` has the slicings. `steps` are hours, days or months, as `unit` says. `blocked` is of the last round, and so are
-    `jobs`, those of Slurm. `anomalies` are of the last day that is over. `progress` is null while less than two weeks
-    are metered, `prices` if no machine has a known price, `storage` without `--unused`.
+    `jobs`, those of Slurm. `health` is of the newest round, `health_share` of the days. `anomalies` are of the last day
+    that is over. `progress` is null while less than two weeks are metered, `prices` if no machine has a known price,
+    `storage` without `--unused`.
     """
 
     title: str
@@ -202,6 +204,7 @@ class ReportDocument:
     blocked: Blocked | None
     storage: StorageDocument | None
     health: FleetHealth | None
+    health_share: HealthShare | None
     budgets: tuple[ReportBudget, ...]
     anomalies: tuple[Anomaly, ...]
     forecast: ForecastDocument
@@ -240,6 +243,7 @@ def report_document(report: Report) -> ReportDocument:
         blocked=facts.blocked,
         storage=None if facts.storage is None else _storage(facts.storage),
         health=None if seen is None else seen.health,
+        health_share=facts.health,
         budgets=tuple(map(_budget, facts.budgets)),
         anomalies=facts.anomalies,
         forecast=ForecastDocument(

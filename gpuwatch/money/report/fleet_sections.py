@@ -12,6 +12,7 @@ from gpuwatch.model.duration import format_duration
 from gpuwatch.model.health import Health
 from gpuwatch.model.money import format_usd
 from gpuwatch.money.report.blocks import Part, Table, Words
+from gpuwatch.money.report.health_share import HealthShare
 from gpuwatch.money.report.inventory import Idle, UnusedJob
 from gpuwatch.money.report.report import ActionRecord, Report
 from gpuwatch.policies.replacement import Loss
@@ -228,6 +229,8 @@ def _hours(seconds: list[float]) -> str:
 def health(report: Report) -> Iterator[Part]:
     """GPUs that are not healthy, and sick machines that went."""
     yield from _replacement_parts(report)
+    if report.facts.health is not None:
+        yield from _shares(report.facts.health)
     seen = report.facts.inventory
     if seen is None or not seen.health.gpus:
         return
@@ -253,6 +256,28 @@ def health(report: Report) -> Iterator[Part]:
             left=frozenset(range(5)),
             beneath=True,
         )
+
+
+def _shares(share: HealthShare) -> Iterator[Part]:
+    """Of the GPU-hours of these days, by type and driver."""
+    looks = "one round" if share.looks == 1 else f"{share.looks} rounds at equal distances"
+    yield Words((f"{_percent(share.ratios[Health.HEALTHY])} of the GPU-hours were healthy, by {looks}.",))
+    rows = [
+        (
+            each.instance_type,
+            each.driver or "not known",
+            f"{each.gpus:,.1f}",
+            *(_percent(each.ratios[state]) for state in Health),
+        )
+        for each in share.by_driver
+    ]
+    heads = ("type", "driver", "GPUs", *(state.value for state in Health))
+    yield Table(caption="Share of GPU-hours in each health", heads=heads, rows=tuple(rows), left=frozenset({0, 1}))
+
+
+def _percent(ratio: float) -> str:
+    """Rounded down to a tenth: 100 % has no exception, and what there is is not 0."""
+    return "< 0.1 %" if 0 < ratio < 0.001 else f"{int(ratio * 1000) / 10:.1f} %"  # noqa: PLR2004  a tenth of a percent
 
 
 def machine_name(report: Report, node_id: str) -> str:

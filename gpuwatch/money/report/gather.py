@@ -1,12 +1,14 @@
 """Asks the ledger for all that a report is made of."""
 
 from collections.abc import Iterator, Mapping, Sequence
+from contextlib import suppress
 from datetime import UTC, date, datetime, timedelta
 from decimal import Decimal
 from zoneinfo import ZoneInfo
 
 from gpuwatch.clouds import Leftover, LeftoverKind
 from gpuwatch.ledger import Ledger, LedgerError, PastRound
+from gpuwatch.model.fleet import Node
 from gpuwatch.model.money import HOURS_A_MONTH
 from gpuwatch.money import unused
 from gpuwatch.money.accounting.savings import Saved
@@ -16,6 +18,7 @@ from gpuwatch.money.accounting.store import SpendBook
 from gpuwatch.money.accounting.totals import Row
 from gpuwatch.money.blocked.blocked import Blocked, blocked_money
 from gpuwatch.money.report.anomalies import Anomaly, find_anomalies
+from gpuwatch.money.report.health_share import health_share
 from gpuwatch.money.report.history import ActionHistory
 from gpuwatch.money.report.inventory import inventory
 from gpuwatch.money.report.period import Period
@@ -28,6 +31,7 @@ _DAY = timedelta(days=1)
 _HISTORY = timedelta(days=400)  # for the forecast
 _RULE_WEEKS = 13  # whose rounds are looked at for other rules: each is read whole
 _ROUGH_SECONDS = 300.0  # between two rounds, where days are what counts
+_MOST_LOOKS = 24  # at the health of a period
 _NEWEST = 20  # actions that are listed in full
 _OF_STOPPED = frozenset({LeftoverKind.STOPPED_VOLUME, LeftoverKind.STOPPED_ADDRESS})
 
@@ -75,6 +79,7 @@ def gather_report(
             inventory=None
             if newest is None
             else inventory(newest.observation, newest.decisions, newest.reviews, newest.rulebook),
+            health=health_share(_hourly_machines(ledger, begins, ends)),
             blocked=_blocked_money(newest),
             budgets=() if last is None else last.observation.budgets,
             progress=None if began is None else since_began(ledger, period, now, began),
@@ -182,6 +187,15 @@ def _by_the_hour(left: Sequence[Leftover]) -> dict[str, Decimal]:
         if each.kind in _OF_STOPPED and each.node_id and usd is not None:
             found[each.node_id] = found.get(each.node_id, Decimal(0)) + usd / HOURS_A_MONTH
     return found
+
+
+def _hourly_machines(ledger: Ledger, since: datetime, until: datetime) -> Iterator[Sequence[Node]]:
+    """The machines of rounds of a time, one an hour, or fewer at equal distances: each is read whole."""
+    hours = {int(at.timestamp()) // 3600: number for number, at in ledger.whole_rounds(since, until)}
+    every = -(-len(hours) // _MOST_LOOKS) or 1
+    for hour in sorted(hours)[::every]:
+        with suppress(LedgerError):  # it was dropped meanwhile, or cannot be read: one look less
+            yield ledger.observation(hours[hour]).fleet.nodes
 
 
 def _last_round(ledger: Ledger, since: datetime, ends: datetime) -> PastRound | None:

@@ -34,6 +34,7 @@ from gpuwatch.money.forecast.machines import fleet_days
 from gpuwatch.money.forecast.month_end import MonthEnd, month_end, year_ahead
 from gpuwatch.money.forecast.series import DAY_SECONDS, Series
 from gpuwatch.money.report.anomalies import Anomaly
+from gpuwatch.money.report.health_share import HealthShare
 from gpuwatch.money.report.inventory import Inventory
 from gpuwatch.money.report.period import Period
 from gpuwatch.money.report.progress import Progress
@@ -162,6 +163,7 @@ class Facts:
     saved: Saved = field(default_factory=Saved)
     actions: Actions = field(default_factory=Actions)
     inventory: Inventory | None = None
+    health: HealthShare | None = None  # of the period; None: no GPU ran in a round that is kept whole
     blocked: Blocked | None = None  # as the inventory; None: no round is kept whole
     budgets: tuple[BudgetState, ...] = ()
     progress: Progress | None = None  # None: less than two weeks are metered

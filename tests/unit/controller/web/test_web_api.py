@@ -8,6 +8,7 @@ from datetime import timedelta
 from decimal import Decimal
 from zoneinfo import ZoneInfo
 
+import msgspec
 import pytest
 from openapi_spec_validator import validate
 
@@ -21,6 +22,7 @@ from gpuwatch.model.activity import State
 from gpuwatch.model.fleet import NodeReport, NodeState
 from gpuwatch.money.accounting.settings import CostSettings
 from gpuwatch.money.report.gather import gather_report
+from gpuwatch.money.report.health_share import health_share
 from gpuwatch.money.report.period import period_of
 from gpuwatch.runtime.http.request import Request
 from tests.support.builders.fleet import NOW, RULES, Desk, a_node, a_verdict, an_observation
@@ -66,6 +68,15 @@ def test_the_fleet_is_told_with_sums_and_money(site: Site) -> None:
         "elsewhere": None,
     }
     assert [pool["name"] for pool in result["pools"]] == ["default", "training"]
+
+
+def test_the_health_of_the_fleet_is_the_reports_number(site: Site) -> None:
+    """Of running GPUs, by type and driver; of these agents none says anything of health."""
+    share = health_share([tuple(site.desk.fleet.nodes_.values())])
+
+    assert share is not None
+    assert site.ask("/api/v1/fleet").json["health"] == json.loads(msgspec.json.encode(share))
+    assert (share.gpus, share.ratios["unknown"]) == (4, 1.0)
 
 
 def test_what_comes_next_and_when_is_told_of_each_node(site: Site) -> None:
