@@ -11,7 +11,8 @@ by who asks it. Rules, all of them, by port; a machine counts once, however ofte
 3. What is short and small does not count: health checks, probes, scanners. Unless machines bring more than they take,
    again and again, or three of a private network do: agents that report to a server.
 4. Where this machine asks the same port elsewhere, it is one of a mesh of equals (BGP, gossip): what moves less than a
-   kilobyte a second there does not count.
+   kilobyte a second there does not count. It is none of a machine that brings more than it takes and that this one does
+   not ask: a relay passes on what others bring (a gateway of logs or traces).
 
 What counted is remembered for an hour, so that machines which come each half hour are several.
 """
@@ -83,6 +84,11 @@ class _Contact:
         sent = self.moved - self.received
         return sent > 0 and sent >= _ANSWER_TIMES * self.received
 
+    @property
+    def brings(self) -> bool:
+        """Whether it reports: it sends much more than it gets."""
+        return self.received >= max(_BROUGHT_BYTES, _BROUGHT_TIMES * (self.moved - self.received))
+
     def lasts(self, at: float) -> bool:
         """Whether it has been there for a minute."""
         return at - self.since >= LASTING_SECONDS
@@ -136,19 +142,19 @@ class Askers:
         self._users: dict[Ask, float] = {}
         self._reports: dict[Ask, list[float]] = {}
         self._pages: dict[int, _Page] = {}
-        self._elsewhere: dict[int, float] = {}  # ports that this machine asks at others
+        self._elsewhere: dict[Ask, float] = {}  # others that this machine asks
 
     def look_at(
         self,
         accepted: Iterable[Sock],
-        elsewhere: Iterable[int],
+        elsewhere: Iterable[Ask],
         pages: Collection[int],
         at: float,
     ) -> Asked:
         """What counts now.
 
         `accepted` are connections that others made to the machine's own servers, with their bytes; `elsewhere` the
-        ports of others that it is connected to; `pages` the ports that are there to be read (an exporter's).
+        others that it is connected to, with their ports; `pages` the ports that are there to be read (an exporter's).
         """
         self._elsewhere |= dict.fromkeys(elsewhere, at)
         grown = self._follow(accepted, at)
@@ -156,15 +162,21 @@ class Askers:
             _forget_old(known, at)
         read = self._read(self._contacts, pages, grown, at)
         rest = {cookie: each for cookie, each in self._contacts.items() if cookie not in read}
+        meshes = {each.port for each in self._elsewhere}
+        equals = {
+            cookie
+            for cookie, each in rest.items()
+            if each.ask.port in meshes and (each.ask in self._elsewhere or not each.brings)
+        }
         lasting = (each.ask for each in rest.values() if each.lasts(at) and each.ask.port not in pages)
-        many = _ports_of_several(lasting) - self._elsewhere.keys()
+        many = _ports_of_several(lasting) - meshes
         used = set[int]()
         for cookie, each in rest.items():
-            least = _EQUALS_BYTES_PER_SECOND if each.ask.port in self._elsewhere else CARRIED_BYTES_PER_SECOND
+            least = _EQUALS_BYTES_PER_SECOND if cookie in equals else CARRIED_BYTES_PER_SECOND
             if each.is_in_use(at, least) or (each.ask.port in many and each.lasts(at)):
                 used.add(cookie)
                 self._users[each.ask] = at
-            else:
+            elif cookie not in equals:
                 self._note_report(each, at)
         port, machines = most_used(self._users)
         return Asked(used=frozenset(used), port=port, machines=machines)
@@ -212,8 +224,7 @@ class Askers:
 
     def _note_report(self, each: _Contact, at: float) -> None:
         """One that brings more than it takes, short and small; from the third time in ten minutes on it is use."""
-        sent = each.moved - each.received
-        if each.is_noted or each.received < max(_BROUGHT_BYTES, _BROUGHT_TIMES * sent):
+        if each.is_noted or not each.brings:
             return
         each.is_noted = True
         turns = [turn for turn in self._reports.get(each.ask, ()) if at - turn < REMEMBERED_SECONDS][-20:]
@@ -222,7 +233,7 @@ class Askers:
             self._reports[each.ask] = turns
         self._reports = {ask: found for ask, found in self._reports.items() if at - found[-1] < REMEMBERED_SECONDS}
         again = len(turns) >= _TURNS and turns[-1] - turns[0] >= _TURNS_SECONDS
-        if each.ask.port not in self._elsewhere and (again or each.ask.port in _ports_of_several(self._near())):
+        if again or each.ask.port in _ports_of_several(self._near()):
             self._users[each.ask] = at
 
     def _near(self) -> Iterator[Ask]:
@@ -292,11 +303,10 @@ def most_used(users: Iterable[Ask]) -> tuple[int | None, int]:
     return port, 0 if port is None else machines[port]
 
 
-def _forget_old(known: dict[Ask, float] | dict[int, float], at: float) -> None:
+def _forget_old(known: dict[Ask, float], at: float) -> None:
     """Drop what was an hour ago, and the oldest where there are too many."""
-    entries: dict[object, float] = known  # type: ignore[assignment]  # the keys do not matter here
-    for key in [key for key, seen in entries.items() if at - seen >= REMEMBERED_SECONDS]:
-        del entries[key]
-    if len(entries) > _MOST:
-        for key in sorted(entries, key=lambda each: entries[each])[: len(entries) - _MOST]:
-            del entries[key]
+    for key in [key for key, seen in known.items() if at - seen >= REMEMBERED_SECONDS]:
+        del known[key]
+    if len(known) > _MOST:
+        for key in sorted(known, key=lambda each: known[each])[: len(known) - _MOST]:
+            del known[key]

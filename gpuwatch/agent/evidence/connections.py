@@ -170,7 +170,7 @@ class Connections:
         accepted = [each for each in own if found.is_accepted(each) and not _is_door(holders[each.cookie])]
         asked = self.askers.look_at(
             accepted,
-            elsewhere={each.remote[1] for each in own if not found.is_accepted(each)},
+            elsewhere={Ask(peer=each.remote[0], port=each.remote[1]) for each in own if not found.is_accepted(each)},
             pages={each.local[1] for each in accepted if _is_page(holders[each.cookie])},
             at=now.monotonic_seconds,
         )

@@ -50,7 +50,7 @@ def played(
     hours: float,
     *,
     pages: Collection[int] = (),
-    elsewhere: Collection[int] = (),
+    elsewhere: Collection[Ask] = (),
 ) -> list[Asked]:
     """What is said at each look."""
     askers, said, crowd = Askers(), list[Asked](), tuple(clients)
@@ -123,12 +123,27 @@ def test_scanners_of_the_internet_that_bring_something_are_no_use() -> None:
     assert not are_used(played(once, 1.0))
 
 
+OTHER = Ask(peer=b"\x0a\0\x09\x09", port=PORT)
+
+
 def test_equals_that_ask_each_other_are_no_use_until_they_move_something() -> None:
     """BGP between all nodes is silent; the members of an etcd replicate."""
     silent = machines(4, asks=2, gets=2)
-    assert not are_used(played(silent, 0.3, elsewhere=[PORT]))
+    assert not are_used(played(silent, 0.3, elsewhere=[OTHER]))
     assert played(silent, 0.3)[-1].machines == 4
-    assert played(machines(2, asks=3000, gets=2000), 0.3, elsewhere=[PORT])[-1].machines == 2
+    assert played(machines(2, asks=3000, gets=2000), 0.3, elsewhere=[OTHER])[-1].machines == 2
+
+
+@settings(max_examples=10, deadline=None)
+@given(count=st.integers(1, 5), asks=st.integers(40, 250), lasts=st.sampled_from([20.0, 1e9]))
+def test_a_relay_that_passes_on_what_others_bring_is_no_equal_of_theirs(count: int, asks: int, lasts: float) -> None:
+    """A gateway of logs or traces has the port of the server behind it. Those that it asks itself are equals."""
+    every = None if lasts > 3600 else 120.0
+    senders = machines(count, asks=asks, gets=asks / 20, lasts=lasts, every=every)  # type: ignore[arg-type]  # or None
+    said = played(senders, 0.5, elsewhere=[OTHER])
+    assert said[-1].machines == count
+    both = [Ask(peer=found.remote[0], port=PORT) for each in senders if (found := each.at(0.0)) is not None]
+    assert not are_used(played(senders, 0.5, elsewhere=both))
 
 
 def test_a_page_that_is_there_to_be_read_may_have_many_readers() -> None:
