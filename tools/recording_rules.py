@@ -1,6 +1,6 @@
 """`make docs`: the tables of `dialects` as recording rules.
 
-They are for fleets in which the controller's own queries are too much work each round; see docs/idle-detection.md.
+They are for fleets in which the controller's own queries are too much work each round; see docs/prometheus.md.
 """
 
 from gpuwatch.controller.observe.exporters import DIALECTS, agent_rules, exporter_rules

@@ -15,7 +15,7 @@ from gpuwatch.controller.observe.settings import PromqlSettings
 from gpuwatch.model.activity import State
 
 AGENT = "gpuwatch"
-POOL = "pool"  # the label that docs/idle-detection.md has targets relabelled with
+POOL = "pool"  # the label that docs/prometheus.md has targets relabelled with
 
 
 class Bits(IntFlag):
