@@ -41,6 +41,11 @@ class Statistics:
     implausible: Mapping[tuple[str, str], int] = field(default_factory=dict)  # by uuid and field: cycles
 
 
+def readings_in(entries: Iterable[GpuReading | GpuDown]) -> tuple[GpuReading, ...]:
+    """Those of GPUs that were read."""
+    return tuple(entry for entry in entries if isinstance(entry, GpuReading))
+
+
 def implausible_values(before: Statistics, readings: Iterable[GpuReading]) -> Mapping[tuple[str, str], int]:
     """The count of values that could not be true, after one more cycle."""
     found = [(reading.info.uuid, name) for reading in readings for name in reading.implausible]

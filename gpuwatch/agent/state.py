@@ -2,7 +2,8 @@
 
 Rules, all of them:
 
-1. Only a whole cycle is published. What a broken cycle did not read is down, with the cause.
+1. Only a whole cycle is published. What a broken cycle did not read is down, with the cause. Before the first is whole,
+   each GPU is shown as soon as it is read, and the verdict is unknown.
 2. A GPU once seen stays expected: missing from a later cycle, it is down.
 3. Absent, never stale: past `stale_after_seconds` no value is shown, every GPU is down and the verdict is unknown.
 
@@ -20,7 +21,7 @@ from gpuwatch.agent.activity.pods import PodLook, fold_pods
 from gpuwatch.agent.devices.messages import Cycle, Down, End, Event, Message, Reading, Step, Unavailable
 from gpuwatch.agent.health.watch import HealthWatch
 from gpuwatch.agent.last_busy import as_of_verdict, name_holders, named_pods, remember, with_owners, with_settings
-from gpuwatch.agent.published import OutOfOrderError, Published, Snapshot, Trouble, implausible_values
+from gpuwatch.agent.published import OutOfOrderError, Published, Snapshot, Trouble, implausible_values, readings_in
 from gpuwatch.agent.usage import RecentUtilization, UsageCounters
 from gpuwatch.model.activity import Activity, Evidence, LocalDisks, State, WorkOwner
 from gpuwatch.model.cloud_notice import CloudNotice
@@ -79,11 +80,9 @@ class AgentCore:
         self._rules = rules
         self._interval_seconds = interval_seconds
         self._stale_after_seconds = stale_after_seconds
-        self._host = host
-        self._service_pids = service_pids
+        self._host, self._service_pids = host, service_pids
         self._owner, self._blind, self._login_free = owner, blind, login_free
-        self._local_disks = local_disks
-        self._cpu_utilization = cpu_utilization
+        self._local_disks, self._cpu_utilization = local_disks, cpu_utilization
         self._pods, self._pod_looks = pods, pod_looks
         self._health = health or HealthWatch(clock, interval_seconds=interval_seconds)
         self._cycle: Cycle | None = None
@@ -203,6 +202,7 @@ class AgentCore:
         published = self._published
         staleness = self._staleness(published, now_monotonic)
         downs = published.downs
+        readings = published.readings if published.version else readings_in(self._read.copy().values())
         if staleness is not None:
             down = {entry.info.uuid for entry in downs}
             cause = DownCause.ERROR if published.trouble is None else published.down_cause
@@ -214,7 +214,7 @@ class AgentCore:
         return Snapshot(
             version=published.version,
             stale=staleness is not None,
-            readings=published.readings if staleness is None else (),
+            readings=readings if staleness is None else (),
             downs=downs,
             active_seconds=published.active_seconds,
             judge=lambda: self._verdict(published, now_monotonic),
@@ -281,7 +281,7 @@ class AgentCore:
         # A cycle cannot end in the future, and not before the cycle published last.
         ended = min(max(monotonic_seconds, self._published.monotonic_seconds), now)
         at = self._clock.now() - timedelta(seconds=now - ended)
-        readings = tuple(entry for entry in read.values() if isinstance(entry, GpuReading))
+        readings = readings_in(read.values())
         downs = tuple(entry for entry in read.values() if isinstance(entry, GpuDown)) + tuple(
             GpuDown(info=info, at=at, cause=cause, detail=words.get(uuid, otherwise))
             for uuid, info in self._expected.items()

@@ -88,7 +88,7 @@ class _Cached:
     page: Page
     blocks: Mapping[str, str]  # by family, where a part is cut out of it
     parts: dict[frozenset[str], Page]
-    shown: tuple[int, bool, InstanceStatus | None]  # the snapshot's version, whether it was stale, the instance
+    shown: tuple[int, int, bool, InstanceStatus | None]  # the snapshot's version, its GPUs, whether stale, the instance
     until: float
 
 
@@ -161,7 +161,7 @@ class Exporter:
         snapshot = self._core.snapshot(now)
         cached = self._cache.get(content_type)
         fresh = cached is not None and now < cached.until
-        shown = (snapshot.version, snapshot.stale, self._instance())
+        shown = (snapshot.version, len(snapshot.readings), snapshot.stale, self._instance())
         if cached is not None and fresh and cached.shown == shown:
             return cached
         blocks = self._blocks(snapshot, now, accept, content_type)
