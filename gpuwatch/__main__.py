@@ -32,13 +32,16 @@ def _run() -> int:
     name = arguments[0] if arguments else ""
     if arguments[:2] == ["agent", "join"]:  # a person's command, which runs once
         name = "join"
-    if name in _STAY:
+    if name in _LEAN:
         from gpuwatch.runtime.later import load_without_more, loaded_later  # noqa: PLC0415  likewise
 
-        loaded_later()
+        if name in _STAY:
+            loaded_later()
+        from gpuwatch.runtime.lean_classes import share_methods  # noqa: PLC0415  after the stand-ins
+
+        share_methods()
         if name == "probe":  # the agent does it when the judge of its settings is at work
             load_without_more()
-    if name in _LEAN:
         return int(importlib.import_module(_LEAN[name]).main(arguments[1:]))
     from gpuwatch.cli.main import main as operators  # noqa: PLC0415  likewise
 
