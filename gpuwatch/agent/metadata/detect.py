@@ -1,18 +1,20 @@
 """Which cloud this is, read off the board: no service is asked over the network that may not exist."""
 
 import re
+from importlib import import_module
 from pathlib import Path
 
-from gpuwatch.agent.metadata.alibaba import ALIBABA
-from gpuwatch.agent.metadata.aws import AWS
-from gpuwatch.agent.metadata.azure import AZURE
 from gpuwatch.agent.metadata.base import MetadataService
-from gpuwatch.agent.metadata.gcp import GCP
-from gpuwatch.agent.metadata.tencent import TENCENT
 
 DMI = Path("/sys/class/dmi/id")
 
-SERVICES = {service.provider: service for service in (AWS, AZURE, GCP, ALIBABA, TENCENT)}
+PROVIDERS = (
+    "aws",
+    "azure",
+    "gcp",
+    "alibaba",
+    "tencent",
+)  # each is a module here; an agent loads its own alone
 
 # File of /sys/class/dmi/id, what it says there in full; all are readable by everybody.
 _BOARDS: tuple[tuple[str, str, str], ...] = (
@@ -29,7 +31,11 @@ _BOARDS: tuple[tuple[str, str, str], ...] = (
 
 def service_of(provider: str, dmi: Path = DMI) -> MetadataService | None:
     """The metadata service of a provider, or with `auto` of the board's; None without one."""
-    return SERVICES.get(_on_board(dmi) if provider == "auto" else provider)
+    name = _on_board(dmi) if provider == "auto" else provider
+    if name not in PROVIDERS:
+        return None
+    service: MetadataService = getattr(import_module(f"gpuwatch.agent.metadata.{name}"), name.upper())
+    return service
 
 
 def _on_board(dmi: Path) -> str:

@@ -35,8 +35,9 @@ def said(program: str) -> str:
     ids=["agent", "probe"],
 )
 def test_what_is_seldom_used_is_not_loaded(room: str, unused: str) -> None:
-    """Neither by the agent nor by its probe; prometheus-client and typing_extensions are not even found."""
-    program = f"import {room}; print(loaded(*{unused.split()!r}), sys.modules.keys() & {{'prometheus_client', '_ssl'}})"
+    """Neither by the agent nor by its probe; prometheus-client, typing_extensions and the clouds are not even found."""
+    absent = {"prometheus_client", "_ssl", "gpuwatch.agent.metadata.aws"}
+    program = f"import {room}; print(loaded(*{unused.split()!r}), sys.modules.keys() & {absent!r})"
 
     assert said(program) == "[] set()"
     assert said(f"import {room}; print('typing_extensions' in sys.modules)") == "False"

@@ -65,7 +65,8 @@ made = [
     Child(), Grown(), Grown(c=4), Open(), Open(1), Ordered(1), Ordered(1), Ordered(2, 1), Loose(Loose(1, 2), One(1)),
 ]
 for each in made:
-    print(repr(each), attempt(lambda: hash(each) if "nan" not in repr(each) else 0), [each == other for other in made], [each != other for other in made])
+    print(repr(each), attempt(lambda: hash(each) if "nan" not in repr(each) else 0))
+    print([each == other for other in made], [each != other for other in made])
     print(attempt(lambda: [each < other for other in made if type(other) is type(each)]))
     for name in () if isinstance(each, Open | Ordered) else ("a", "only", "other", "name", "__dict__"):
         print(attempt(lambda: setattr(each, name, 7)), attempt(lambda: delattr(each, name)), repr(each))

@@ -18,7 +18,7 @@ from gpuwatch.agent.metadata.base import (
     facts_in,
     notices_in,
 )
-from gpuwatch.agent.metadata.detect import SERVICES, service_of
+from gpuwatch.agent.metadata.detect import PROVIDERS, service_of
 from gpuwatch.model.cloud_notice import NoticeKind
 from tests.support.fakes.metadata_services import ALIBABA_DOCUMENT, AZURE_COMPUTE, EC2_DOCUMENT
 
@@ -249,7 +249,7 @@ def test_tencent_tells_how_it_is_paid_for(said: str, lifecycle: str) -> None:
 
 QUESTIONS = [
     pytest.param(question, id=f"{service.provider}{question.path}")
-    for service in SERVICES.values()
+    for service in filter(None, map(service_of, PROVIDERS))
     for question in (*service.facts, *service.notices)
 ]
 
@@ -341,7 +341,7 @@ def test_the_board_tells_the_cloud(tmp_path: Path, board: str) -> None:
     service = service_of("auto", tmp_path)
     cloud = board.partition(" ")[0]
 
-    assert (service.provider if service is not None else None) == (cloud if cloud in SERVICES else None)
+    assert (service.provider if service is not None else None) == (cloud if cloud in PROVIDERS else None)
 
 
 def test_the_setting_goes_before_the_board(tmp_path: Path) -> None:
@@ -349,4 +349,4 @@ def test_the_setting_goes_before_the_board(tmp_path: Path) -> None:
     (tmp_path / "sys_vendor").write_text("Amazon EC2\n", encoding="utf-8")
 
     assert service_of("none", tmp_path) is None
-    assert service_of("gcp", tmp_path) is SERVICES["gcp"]
+    assert service_of("gcp", tmp_path) is gcp.GCP

@@ -8,7 +8,7 @@ from pathlib import Path
 import pytest
 
 from gpuwatch.agent.metadata import metrics
-from gpuwatch.agent.metadata.detect import SERVICES
+from gpuwatch.agent.metadata.detect import PROVIDERS, service_of
 from gpuwatch.agent.metadata.settings import MetadataSettings
 from gpuwatch.agent.metadata.watcher import InstanceWatcher
 from gpuwatch.runtime.clock import ManualClock
@@ -156,10 +156,13 @@ def test_beyond_the_link_nothing_is_asked(tmp_path: Path, endpoint: str) -> None
     assert "agent.metadata.endpoint" in status.trouble.detail
 
 
-@pytest.mark.parametrize("provider", sorted(SERVICES))
+@pytest.mark.parametrize("provider", PROVIDERS)
 def test_the_clouds_own_addresses_are_numbers(provider: str) -> None:
     """No name server is asked, which might hang or lie."""
-    assert SERVICES[provider].endpoint in {"http://169.254.169.254", "http://169.254.0.23", "http://100.100.100.200"}
+    service = service_of(provider)
+
+    assert service is not None
+    assert service.endpoint in {"http://169.254.169.254", "http://169.254.0.23", "http://100.100.100.200"}
 
 
 def test_a_flaw_in_the_look_is_told_and_does_not_end_it(watch: Watch, monkeypatch: pytest.MonkeyPatch) -> None:
