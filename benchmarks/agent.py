@@ -156,7 +156,6 @@ def beside_peer(name: str, peer: str, seen: dict[str, Seen], gpus: int) -> Itera
 
 
 def _series_a_gpu(name: str, seen: dict[int, dict[str, Seen]], *, at_most: float | None = None) -> Figure:
-    """What one more GPU adds, with 18 NVLinks and one process."""
-    few, many = min(seen), max(seen)
-    added = (seen[many][name].series - seen[few][name].series) / (many - few)
-    return Figure(name=f"series a GPU of {name}", unit="", runs=[added], at_most=at_most)
+    """All of the page of the smaller host, divided by its GPUs, with 18 NVLinks and one process each."""
+    few = min(seen)
+    return Figure(name=f"series a GPU of {name}", unit="", runs=[seen[few][name].series / few], at_most=at_most)

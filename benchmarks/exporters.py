@@ -170,6 +170,7 @@ def working_host(folder: Path, library: Path, gpus: int) -> Iterator[StubDriver]
     for pcie_errors in (175, 176, 177, 178, 181, 182, 183):
         every.field(pcie_errors, 0)
     every.error("gpm.100", NOT_SUPPORTED).error("gpm.101", NOT_SUPPORTED)  # C2C, which a host of x86 has not
+    every.error("nvmlDeviceGetFanSpeed", NOT_SUPPORTED)  # these boards have none of their own
     with ExitStack() as running:
         for slot in range(gpus):
             work = running.enter_context(_working())

@@ -33,7 +33,7 @@ from gpuwatch.model.verdict import VERDICT_SCHEMA, NodeVerdict
 from gpuwatch.runtime.clock import Clock
 from gpuwatch.runtime.metrics.family import Histogram
 
-_CYCLE_BOUNDS = (0.01, 0.025, 0.05, 0.1, 0.25, 0.5, 1.0, 2.5)  # seconds
+_CYCLE_BOUNDS = (0.05, 0.25, 1.0)  # seconds
 
 
 class Interruption(StrEnum):

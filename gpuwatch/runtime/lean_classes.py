@@ -1,4 +1,4 @@
-"""Dataclasses whose methods share their code, for the processes that start on every host.
+"""Dataclasses that share the code of their methods, for the processes that start on every host.
 
 Up to Python 3.12 `dataclasses` writes and compiles some six functions for each class: a third of an agent's time to
 load, and 1.2 MiB of its memory. But for `__init__` they differ in the names of fields alone, so here they are closures

@@ -159,7 +159,7 @@ _GPU_ROWS: tuple[_Row, ...] = (
         "gpuwatch_process_memory_other_bytes",
         Kind.GAUGE,
         GPU,
-        "Device memory of all processes that have no series of their own.",
+        "Device memory of all processes that have no series of their own; absent without such processes.",
         "the process lists",
     ),
     (
@@ -183,7 +183,7 @@ _GPU_ROWS: tuple[_Row, ...] = (
         "gpuwatch_gpu_dead_process_memory_bytes",
         Kind.GAUGE,
         GPU,
-        "Device memory of processes that no longer exist; absent where the agent does not see the host's processes.",
+        "Device memory of processes that no longer exist; absent without any, or where processes are not seen.",
         "the process lists, /proc",
     ),
     (
@@ -263,7 +263,7 @@ _NODE_ROWS: tuple[_Row, ...] = (
         "gpuwatch_node_evidence",
         Kind.GAUGE,
         ("signal", "says"),
-        "1 for the state of a signal of the host (busy, unknown, occupied, idle), 0 for the others; absent without it.",
+        "1 for what a signal of the host says (busy, unknown, occupied, idle); no series for what it does not say.",
         "the signals of docs/idle-detection.md",
     ),
     (

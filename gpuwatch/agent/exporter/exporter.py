@@ -57,7 +57,7 @@ _MOST_SNOOZES = 64
 _KEEP_PAGE_SECONDS = 1.0  # ages on it go on while no cycle comes
 _MOST_PAGES = 4
 _MOST_PARTS = 8  # pages of some groups that are kept beside each of them
-_SCRAPE_BOUNDS = (0.001, 0.0025, 0.005, 0.01, 0.025, 0.1)  # seconds
+_SCRAPE_BOUNDS = (0.0025, 0.025)  # seconds
 _BUILD = build()
 
 
@@ -319,14 +319,12 @@ def _info_rows(info: GpuInfo) -> Rows:
 
 
 def _evidence_rows(host: Iterable[Evidence]) -> Rows:
-    """The state of each signal of the host; of several findings, busy wins, then unknown, then occupied."""
+    """What each signal of the host says; of several findings, busy wins, then unknown, then occupied."""
     says: dict[str, set[State]] = {}
     for entry in host:
         says.setdefault(entry.name, set()).add(entry.says)
     for signal, found in says.items():
-        shown = next(state for state in _SAYS if state in found)
-        for state in _SAYS:
-            yield "gpuwatch_node_evidence", (signal, state.value), state is shown
+        yield "gpuwatch_node_evidence", (signal, next(state for state in _SAYS if state in found).value), 1
 
 
 def _last_busy_rows(last_busy: Iterable[LastBusy]) -> Rows:

@@ -46,7 +46,8 @@ def all_process_rows(
     )
     for pid, size in sized[:top]:
         yield "gpuwatch_process_memory_bytes", (*key, str(pid)), size
-    yield "gpuwatch_process_memory_other_bytes", key, sum(size for _, size in sized[top:])
+    if sized[top:]:
+        yield "gpuwatch_process_memory_other_bytes", key, sum(size for _, size in sized[top:])
     if users is not None:
         unsized = [pid for pid, size in sizes.items() if size is None]
         yield from process_rows(key, sizes, [*(pid for pid, _ in sized), *unsized][:top], users)
@@ -63,7 +64,7 @@ def process_rows(
     if view.dead is not None:
         held = [size for pid, size in sizes.items() if pid in view.dead]
         known = [size for size in held if size is not None]
-        if len(known) == len(held):
+        if held and len(known) == len(held):
             yield "gpuwatch_gpu_dead_process_memory_bytes", key, sum(known)
 
 
