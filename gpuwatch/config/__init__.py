@@ -1,7 +1,7 @@
 """One YAML file and the environment into `Settings`, and every mistake with its name and its remedy.
 
 `keys` is what the dataclasses declare, `document` is YAML with lines, `reader` puts file and environment together with
-pydantic-settings, `agent_alone` is its short way for agents, `manual` writes docs/CONFIGURATION.md.
+pydantic-settings, `agent_alone` is its short way for agents, `manual` writes docs/CONFIGURATION.md and docs/settings/.
 """
 
 from importlib import import_module

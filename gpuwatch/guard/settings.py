@@ -56,7 +56,7 @@ class WorkloadLimits:
     max_gpus_per_owner_per_hour: Annotated[
         int | None,
         Ge(0),
-        Setting("Pods of one owner with so many GPUs at most are ended within any hour. None: no such limit."),
+        Setting("Pods of one owner with so many GPUs at most are ended within any hour."),
     ] = None
 
 
@@ -95,12 +95,12 @@ class Limits:
     max_stops_per_owner_per_hour: Annotated[
         int | None,
         Ge(0),
-        Setting("So many nodes of one owner at most are stopped within any hour. None: no such limit."),
+        Setting("So many nodes of one owner at most are stopped within any hour."),
     ] = None
     max_stopped_usd_per_hour: Annotated[
         Decimal | None,
         Ge(0),
-        Setting("Nodes of this price an hour together at most are stopped within any hour. None: no such limit."),
+        Setting("Nodes of this price an hour together at most are stopped within any hour."),
     ] = None
     failure_cooldown: Annotated[
         Seconds, Ge(0), Setting("After a stop was given up, its node is left alone for this long.")

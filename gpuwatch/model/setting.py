@@ -15,7 +15,7 @@ STRICT: dict[str, object] = {"extra": "forbid", "allow_inf_nan": False}
 
 @dataclass(frozen=True, slots=True)
 class Setting:
-    """One sentence about a setting; it becomes its description in CONFIGURATION.md and in the JSON schema."""
+    """One sentence about a setting; it becomes its description in docs/settings/ and in the JSON schema."""
 
     sentence: str
 

@@ -10,7 +10,8 @@ from gpuwatch.config.settings import Settings
 from tests.support.each import for_each
 from tests.support.markdown import blocks
 from tests.support.paths import ROOT
-from tools.docs.configuration import render_configuration_md
+from tools.docs.configuration import PAGES as SETTINGS
+from tools.docs.configuration import render_page
 
 NAMES = (
     *("gpuwatch.yaml", "starter.yaml", "agent.yaml", "several-clusters.yaml"),
@@ -19,9 +20,15 @@ NAMES = (
 EXAMPLES = [ROOT / "docs/examples" / name for name in NAMES]
 
 
-def test_the_configuration_page_is_up_to_date() -> None:
-    """docs/CONFIGURATION.md is what `make docs` writes."""
-    assert (ROOT / "docs/CONFIGURATION.md").read_text() == render_configuration_md(), "run `make docs`"
+@for_each(SETTINGS)
+def test_the_pages_of_settings_are_up_to_date(name: str) -> None:
+    """docs/CONFIGURATION.md, and the page of each section, are what `make docs` writes."""
+    assert (ROOT / name).read_text(encoding="utf-8") == render_page(name), "run `make docs`"
+
+
+def test_no_page_of_settings_is_left_over() -> None:
+    """That of a section that is gone would stay for ever."""
+    assert {f"docs/settings/{path.name}" for path in (ROOT / "docs/settings").iterdir()} == set(SETTINGS[1:])
 
 
 @for_each(EXAMPLES)

@@ -22,6 +22,7 @@ from gpuwatch.policies import POLICIES
 from tests.support.each import for_each
 from tests.support.paths import ROOT
 from tools.docs.commands import render_commands_md
+from tools.docs.configuration import PAGES as SETTINGS
 from tools.docs.metrics import render_metrics_md
 from tools.docs.policies import render_policies_md
 
@@ -90,12 +91,13 @@ def test_every_setting_is_told() -> None:
     The keys of several clouds, and of several clusters, are those of one, which the page describes once for both.
     """
     row = re.compile(r"^\| `(\S+)` \| .*\| .+\. \| `(GPUWATCH_\S+)` \|$", re.MULTILINE)
-    rows = {variable: name for name, variable in row.findall(page("CONFIGURATION.md"))}
+    told = "".join((ROOT / name).read_text(encoding="utf-8") for name in SETTINGS)
+    rows = {variable: name for name, variable in row.findall(told)}
     for one, several in (
         ("GPUWATCH_CLOUD__", "GPUWATCH_CLOUDS__<name>__"),
         ("GPUWATCH_KUBERNETES__", "GPUWATCH_KUBERNETES__<name>__"),
     ):
-        assert f"begin with `{several}`" in page("CONFIGURATION.md")
+        assert f"begin with `{several}`" in told
         assert not any(variable.startswith(several) for variable in rows)
         rows |= {variable.replace(one, several): name for variable, name in rows.items() if variable.startswith(one)}
     settable = {key.variable: key.path[-1] for key in keys.declared_keys(Settings).values() if key.kind not in GROUPS}

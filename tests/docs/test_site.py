@@ -3,17 +3,20 @@
 import re
 
 from tests.support.paths import ROOT
-from tools.docs.site.conf import contents, within
+from tools.docs.site.conf import LISTS, contents, within
 
 DOCS = ROOT / "docs"
 
 
 def test_each_page_has_one_place_in_the_contents() -> None:
-    """Those of decisions have theirs below the page that lists them."""
+    """Those of decisions and of settings have theirs below the pages that list them."""
     placed = re.findall(r"^[\w/.-]+$", contents((DOCS / "README.md").read_text(encoding="utf-8")), re.MULTILINE)
     pages = {str(path.relative_to(DOCS).with_suffix("")) for path in DOCS.rglob("*.md")} - {"README"}
 
-    assert sorted(placed) == sorted(page for page in pages if not page.startswith("adr/") or page == "adr/README")
+    assert set(LISTS) <= pages
+    assert sorted(placed) == sorted(
+        page for page in pages if not page.startswith(("adr/", "settings/")) or page == "adr/README"
+    )
 
 
 def test_what_is_outside_of_the_pages_is_a_name() -> None:

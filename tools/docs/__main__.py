@@ -53,7 +53,7 @@ PAGES: dict[str, Callable[[], str]] = {
     "docs/commands.md": commands.render_commands_md,
     "docs/json.md": json_documents.render_json_md,
     "docs/compatibility.md": compatibility.render,
-    "docs/CONFIGURATION.md": configuration.render_configuration_md,
+    **{name: partial(configuration.render_page, name) for name in configuration.PAGES},
     "docs/pictures/decision.svg": partial(decision.render_picture, "en"),
     "docs/pictures/decision.zh-CN.svg": partial(decision.render_picture, "zh"),
     "docs/pictures/rooms.svg": rooms.render_picture,

@@ -45,7 +45,7 @@ def test_an_addition_touches_no_more_files_than_promised(tmp_path: Path, driver:
     chosen = ("-k", "golden or recorded or catalogue or follows or policy or setting")
     tree.run(*options, *chosen, *map(tree.find, generated), GPUWATCH_UPDATE_GOLDEN="1")
     written = tree.changes()
-    assert {"docs/METRICS.md", "docs/guard.md", "docs/policies/README.md", "docs/CONFIGURATION.md"} <= written
+    assert {"docs/METRICS.md", "docs/guard.md", "docs/policies/README.md", "docs/settings/pools.md"} <= written
     assert "tests/golden/guard_sentences.txt" in written
     assert {name for name in written if not name.startswith(("docs/", "tests/golden/"))} == set()
     tree.run(*options, "--hypothesis-profile=quick", *TOUCHED)

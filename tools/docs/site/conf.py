@@ -22,6 +22,8 @@ copybutton_prompt_text = "$ "
 myst_heading_anchors = 4  # as GitHub has them
 suppress_warnings = ["misc.highlighting_failure"]  # a block of a language that it does not colour
 
+# Pages that list others, which have their places below them.
+LISTS = {"adr/README": "*", "CONFIGURATION": "settings/*"}
 _LINK = re.compile(r"(?<!!)\[((?:[^\[\]`]|`[^`]*`)+)\]\(([^)\s#]+)(#[^)\s]*)?\)")
 _SECTION = re.compile(r"^## (.+)$", re.MULTILINE)
 _FENCE = re.compile(r"^```.*?^```", re.MULTILINE | re.DOTALL)
@@ -66,8 +68,8 @@ def read_page(_: object, page: str, source: list[str]) -> None:
     text = within(page, source[0])
     if page == root_doc:
         text += "\n" + contents(source[0])
-    if page == "adr/README":
-        text += "\n```{toctree}\n:hidden:\n:glob:\n\n*\n```\n"
+    if page in LISTS:
+        text += f"\n```{{toctree}}\n:hidden:\n:glob:\n\n{LISTS[page]}\n```\n"
     source[0] = text
 
 
