@@ -7,8 +7,10 @@ Rules, all of them:
 2. Off is what the BMC says, and what the agent does not contradict: an agent that answers is on a host that runs.
 3. Before a stop the agent answers once more, and its BMC shows the same machine. Then a clean shutdown is asked for,
    never a forced one. An agent that powers off its own host is asked by name, over the controller's own connection.
-4. A host that is ordered on, and stays off, is stopped, with the reason why its start failed.
-5. Without a BMC (Wake-on-LAN) stopped is what we stopped, by its agent's own yes, and what nothing answers for since.
+4. A host that was asked to shut down is on its way down while its BMC shows it on and no agent answers, for as long as
+   a shutdown may take.
+5. A host that is ordered on, and stays off, is stopped, with the reason why its start failed.
+6. Without a BMC (Wake-on-LAN) stopped is what we stopped, by its agent's own yes, and what nothing answers for since.
    All other silence stays unknown.
 """
 
@@ -43,6 +45,7 @@ CANNOT_END = "no such host is ever terminated"
 NO_POWER = "NoPowerControl"  # our own codes
 _NOT_ITS_OWN, _IN_DOUBT = "NotItsBmc", "PowerInDoubt"
 _STARTS_SECONDS = 300.0  # for which a host that is ordered on may stay off
+_ENDS_SECONDS = 2100.0  # for which a shutdown may take: systemd ends one that hangs after half an hour
 _QUIET_SECONDS = 60.0  # for which nothing answers for a host that went down, before it counts as off
 _NEVER = "its agent has not said which system UUID it has"
 
@@ -109,6 +112,8 @@ class Powers:
     def _look_at_host(self, node: Node, named: Named, before: Node | None, *, last_question: bool) -> Node:
         if before is not None and node.id not in self._last:
             self._last[node.id] = (before.last_shown or before.state) if before.unseen else before.state
+            if before.state is NodeState.STOPPING and self._rules[node.pool].start_by != "wake":
+                self._going[node.id] = None, self._clock.uptime()
             self._resets.recall(node.id, before.tags.get(RESET_TAG))
             if (uuid := before.tags.get(UUID_TAG)) is not None:
                 self._uuids.setdefault(node.id, uuid)
@@ -119,6 +124,8 @@ class Powers:
             self._last[node.id] = found.state
         if found.state is NodeState.RUNNING:
             self._ordered.pop(node.id, None)
+        if found.state is NodeState.STOPPED and self._rules[node.pool].start_by != "wake":
+            self._going.pop(node.id, None)
         self._say_once(node.id, found.cannot_stop or found.unseen)
         known = {UUID_TAG: self._uuids.get(node.id), RESET_TAG: self._resets.remember(node.id)}
         tags = {**found.tags, **{name: text for name, text in known.items() if text is not None}}
@@ -142,22 +149,38 @@ class Powers:
             if ran or isinstance(agent or self._ask_own_agent(node), PowerAnswer):
                 return replace(node, cannot_stop=str(error))
             return self._unseen(node, str(error))
-        if agent is None and (shown.state is not NodeState.RUNNING or self._not_its_own(node.id, bmc, shown)):
+        asked = self._seconds_since_stop(node.id) < _ENDS_SECONDS
+        if agent is None and (asked or shown.state is not NodeState.RUNNING or self._not_its_own(node.id, bmc, shown)):
             agent = self._ask_own_agent(node)
         doubt, answers = self._not_its_own(node.id, bmc, shown), isinstance(agent, PowerAnswer)
         state = NodeState.RUNNING if answers else shown.state
         self._stayed_off[node.id] = doubt is None and self._resets.note(node.id, state, shown.reset_at)
-        if shown.state is NodeState.RUNNING or answers:
-            if doubt is None and shown.state is not NodeState.RUNNING:
-                doubt = f"its BMC {bmc} shows it {shown.state.value}, and its agent answers"
-            if doubt is None and last_question and not answers:
+        if isinstance(agent, PowerAnswer):
+            return self._show_running(node, bmc, shown, agent, doubt)
+        if shown.state is NodeState.RUNNING:
+            if doubt is None and last_question:
                 raise NotSentError(f"its agent gives no answer: {agent}", code=_IN_DOUBT)
-            refused = agent.refused if isinstance(agent, PowerAnswer) and rules.stop_by == "agent" else None
-            on = bmc if doubt is None else None
-            return replace(node, cannot_stop=doubt or shown.unable or refused, bmc_on=on)
+            going = doubt is None and asked
+            return (
+                replace(node, state=NodeState.STOPPING) if going else self._show_running(node, bmc, shown, None, doubt)
+            )
         if doubt is None and shown.state is NodeState.UNKNOWN:
             doubt = f"its BMC {bmc} does not say whether it is on"
         return self._unseen(node, doubt) if doubt is not None else self._down(node, shown.state)
+
+    def _show_running(self, node: Node, bmc: str, shown: Shown, agent: PowerAnswer | None, doubt: str | None) -> Node:
+        """A host that runs by the word of its BMC or of its agent, and why it cannot be switched off."""
+        if agent is not None and self._seconds_since_stop(node.id) > _STARTS_SECONDS:
+            self._going.pop(node.id, None)  # it has not gone down, or is up again
+        if doubt is None and shown.state is not NodeState.RUNNING:
+            doubt = f"its BMC {bmc} shows it {shown.state.value}, and its agent answers"
+        refused = agent.refused if agent is not None and self._rules[node.pool].stop_by == "agent" else None
+        on = bmc if doubt is None else None
+        return replace(node, cannot_stop=doubt or shown.unable or refused, bmc_on=on)
+
+    def _seconds_since_stop(self, node_id: str) -> float:
+        """How long ago it was asked to shut down; long ago, if it never was."""
+        return self._clock.uptime() - self._going.get(node_id, (None, -_ENDS_SECONDS))[1]
 
     def _say_once(self, node_id: str, why: str | None) -> None:
         """Say in the log why a host is not switched off or on, once for each reason."""
@@ -178,10 +201,9 @@ class Powers:
     def _judge_by_agent(self, node: Node, named: Named, *, last_question: bool) -> Node:
         if named.mac is None:
             return replace(node, cannot_stop="no MAC address is named for it (cloud.hosts.machines)")
-        agent, (boot, since) = self._ask_own_agent(node), self._going.get(node.id, (None, -_STARTS_SECONDS))
-        ago = self._clock.uptime() - since
+        agent, ago = self._ask_own_agent(node), self._seconds_since_stop(node.id)
         if isinstance(agent, PowerAnswer):
-            if agent.boot_id == boot and ago < _STARTS_SECONDS:
+            if ago < _STARTS_SECONDS and agent.boot_id == self._going[node.id][0]:
                 return replace(node, state=NodeState.STOPPING)
             self._going.pop(node.id, None)
             return replace(node, cannot_stop=agent.refused)
@@ -268,6 +290,7 @@ class Powers:
             self._by_agent(node, permit)
         else:
             self._bmc(node, named.bmc or "").switch_off(permit)
+            self._going[node.id] = None, self._clock.uptime()
         return StopAnswer(ran=True)
 
     def _by_agent(self, node: Node, permit: Permit) -> None:

@@ -5,128 +5,16 @@ minute after its agent's yes, and comes up within a minute after its packet, unl
 """
 
 import os
-from collections.abc import Callable, Iterator
-from contextlib import contextmanager
-from dataclasses import replace
+from pathlib import Path
 
-from gpuwatch.clouds import CloudUnavailableError
-from gpuwatch.clouds.hosts.power import magic_packet
-from gpuwatch.controller.context import LiveParts, Memory
-from gpuwatch.controller.recall import recall
-from gpuwatch.controller.round import step
-from gpuwatch.guard import Limits, Rulebook
-from gpuwatch.ledger import Ledger
-from gpuwatch.model.activity import State
 from gpuwatch.model.decision import Status, Verb
-from gpuwatch.model.fleet import DEFAULT_POOL, Node, NodeReport, NodeState
+from gpuwatch.model.fleet import NodeState
 from gpuwatch.model.money import SAVES
-from gpuwatch.model.power import PowerAnswer, PowerQuestion
-from gpuwatch.policies import PoolRules
-from gpuwatch.policies.idle import IdleRules
-from gpuwatch.policies.schedule import Window
-from tests.support.builders.fleet import NOW, a_verdict
-from tests.support.builders.money import a_price
-from tests.support.clouds.hosts.bmc import MAC, ONE, TWO, Woken
-from tests.support.clouds.idle_agents import IdleAgents
-from tests.support.clouds.lives import Recorded
-from tests.support.crash_points import Fate, Mortal, PowerCut
+from tests.support.clouds.hosts.bmc import ONE, TWO
+from tests.support.clouds.hosts.rack import DAY, NIGHT, a_rack, a_rack_with_bmcs
+from tests.support.crash_points import Fate, PowerCut
 
-_DAY = Window(hours=f"{NOW.hour + 1:02}:00-{NOW.hour + 3:02}:00", zone="UTC", min_nodes=2)
-RULES = PoolRules(
-    profile="cautious",
-    warm_up=300.0,
-    idle=IdleRules(timeout=300.0, grace_period=60.0, action="stop"),
-    schedule={"day": _DAY},
-)
-LIMITS = Limits(max_stops_per_hour_ratio=1.0)
-PRICE = a_price("0.68")
 CUTS = (" stop", " start", " settle")  # in CI, around the first of each; all of them with NIGHTLY_LIVES
-NIGHT, DAY = 25, 50  # rounds until the idle host is off, and until it is on again
-
-
-class Rack(Woken, IdleAgents):
-    """Two hosts of which one is busy, and one controller after another over one ledger."""
-
-    def __init__(self) -> None:
-        """Both are on."""
-        self.on, self.going, self.broken = {ONE, TWO}, set[str](), False
-        Woken.__init__(self, both=True)
-        self.busy = {TWO}
-        self.ledger = Ledger.in_memory()
-        self.restart()
-
-    def restart(self) -> None:
-        """The controller's process begins anew."""
-        self.cloud, self.memory = self.anew(), Memory()
-        recall(self.cloud, self.ledger)
-
-    def ask(self, node: Node, question: PowerQuestion, seconds: float | None) -> PowerAnswer:
-        """Its agent, where its host is on; asked to, the host goes down."""
-        del seconds
-        self.questions.append((node.id, question.off))
-        if node.id not in self.on:
-            raise CloudUnavailableError("its agent did not answer within 5s")
-        if question.off:
-            self.going.add(node.id)
-        return PowerAnswer(node_id=node.id, boot_id=f"{len(self.questions) if node.id not in self.on else 'b'}")
-
-    def confirm(self, node: Node) -> NodeReport:
-        """What its agent says of its use."""
-        if node.state is not NodeState.RUNNING or node.id not in self.on:
-            return NodeReport(failure="its agent did not answer within 5s")
-        state, held = (State.BUSY, 0.0) if node.id in self.busy else (State.IDLE, 0.9 * self.clock.monotonic())
-        verdict = a_verdict(node.id, state, held, gpus=1, at=self.clock.now())
-        gpus = tuple(replace(gpu, uuid=f"GPU-of-{node.id}") for gpu in verdict.gpus)
-        return NodeReport(verdict=replace(verdict, gpus=gpus), received_at=self.clock.now())
-
-    def round(self, die: Callable[[str], None] = lambda _: None) -> None:
-        """One round; then a minute passes, in which hosts go down and come up."""
-        cloud = Mortal(Recorded(self.cloud, self.is_open, lambda *_: None), die)
-        parts = LiveParts(
-            clock=self.clock,
-            cloud=cloud,  # type: ignore[arg-type]
-            signals=Mortal(self, die),  # type: ignore[arg-type]
-            ledger=Mortal(self.ledger, die),  # type: ignore[arg-type]
-            rules=Rulebook(
-                pools={"train": RULES, DEFAULT_POOL: RULES}, limits=Limits(max_stops_per_hour_ratio=1.0), enforce=True
-            ),
-            memory=self.memory,
-            prices=lambda _hire, _at: PRICE,
-        )
-        step(parts)
-
-    def rest(self, seconds: float = 60.0) -> None:
-        """So much time passes."""
-        self.on -= self.going
-        self.going.clear()
-        if magic_packet(MAC) in self.packets() and not self.broken:
-            self.on.add(ONE)
-        self.clock.advance(seconds)
-
-    def is_open(self, key: str) -> bool:
-        """Whether the ledger has an open intent of that key (P12)."""
-        return any(entry.intent.key == key for entry in self.ledger.view(self.clock.now()).open_intents)
-
-    def told(self, node_id: str) -> list[tuple[Verb, Status]]:
-        """What was done to a host, oldest first, and how it ended."""
-        history = reversed(self.ledger.history(node_id, limit=1000))
-        return [(each.intent.verb, each.outcomes[-1].status) for each in history if each.outcomes]
-
-    def state(self, node_id: str) -> NodeState | None:
-        """A host in the newest round."""
-        (line, *_) = self.ledger.rounds(1)
-        found = self.ledger.observation(line.id).fleet.find(node_id)
-        return None if found is None else found.state
-
-
-@contextmanager
-def a_rack() -> Iterator[Rack]:
-    """It, with its network."""
-    rack = Rack()
-    try:
-        yield rack
-    finally:
-        rack.heard.close()
 
 
 def test_an_idle_host_is_powered_off_and_woken_by_the_schedule_and_the_busy_one_is_never_asked() -> None:
@@ -209,3 +97,57 @@ def test_a_power_cut_anywhere_leaves_the_day_as_it_was() -> None:
             assert [
                 e.intent.verb for e in rack.ledger.view(rack.clock.now()).open_intents if e.intent.verb is Verb.STOP
             ] == [], where
+
+
+def test_a_host_whose_shutdown_hangs_for_half_an_hour_is_on_its_way_down_and_is_woken_by_day(tmp_path: Path) -> None:
+    """An NFS server is gone: systemd ends such a shutdown after half an hour, and the stop is ours all the same."""
+    with a_rack_with_bmcs(tmp_path) as rack:
+        bmc = rack.bmcs[ONE]
+        bmc.obeys, asked = False, 0
+        for _ in range(NIGHT + DAY):
+            rack.round()
+            asked += bool(bmc.asked_for)
+            if bmc.asked_for == ["GracefulShutdown"]:
+                rack.hangs.add(ONE)
+                assert asked == 1 or rack.state(ONE) is NodeState.STOPPING or bmc.power == "Off"
+            if asked == 31:
+                bmc.power, bmc.obeys = "Off", True
+                rack.hangs.clear()
+            rack.rest()
+        assert bmc.asked_for == ["GracefulShutdown", "On"]
+        assert {(Verb.STOP, Status.SETTLED), (Verb.START, Status.SETTLED)} <= set(rack.told(ONE))
+
+
+def test_a_host_that_hangs_for_ever_was_not_stopped_and_says_so(tmp_path: Path) -> None:
+    """It is unknown, with what its BMC shows, and its stop has failed."""
+    with a_rack_with_bmcs(tmp_path) as rack:
+        rack.bmcs[ONE].obeys = False
+        for _ in range(NIGHT + 30):
+            rack.round()
+            if rack.bmcs[ONE].asked_for:
+                rack.hangs.add(ONE)
+            rack.rest()
+        assert rack.state(ONE) is NodeState.UNKNOWN
+        assert (Verb.STOP, Status.FAILED) in rack.told(ONE)
+        assert rack.bmcs[ONE].asked_for == ["GracefulShutdown"]
+
+
+def test_after_an_outage_a_host_is_woken_if_its_bmc_says_that_it_stayed_off(tmp_path: Path) -> None:
+    """It was off and on once, as everybody saw. Without the word of its BMC it is its owner's."""
+    for told in (True, False):
+        (tmp_path / str(told)).mkdir()
+        with a_rack_with_bmcs(tmp_path / str(told)) as rack:
+            bmc = rack.bmcs[ONE]
+            for power, at in (("On", 0), ("Off", 0), ("On", 1)):
+                bmc.power, bmc.reset_at = power, f"2020-01-01T00:0{at}:00Z" if told else None
+                rack.rest()
+                rack.round()
+            while rack.state(ONE) is not NodeState.STOPPED:
+                rack.rest()
+                rack.round()
+            rack.rest(1200.0)
+            rack.restart()
+            for _ in range(NIGHT + DAY):
+                rack.round()
+                rack.rest()
+            assert bmc.asked_for == ["GracefulShutdown", *(["On"] if told else [])]
