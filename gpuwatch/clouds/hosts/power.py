@@ -169,7 +169,7 @@ class Powers:
         return self._unseen(node, doubt) if doubt is not None else self._down(node, shown.state)
 
     def _show_running(self, node: Node, bmc: str, shown: Shown, agent: PowerAnswer | None, doubt: str | None) -> Node:
-        """A host that runs by the word of its BMC or of its agent, and why it cannot be switched off."""
+        """A host that runs, as its BMC or its agent says, and why it cannot be switched off."""
         if agent is not None and self._seconds_since_stop(node.id) > _STARTS_SECONDS:
             self._going.pop(node.id, None)  # it has not gone down, or is up again
         if doubt is None and shown.state is not NodeState.RUNNING:

@@ -9,9 +9,10 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from gpuwatch.model.decision import LedgerView, Observation, Proposal, Status, Verb
-from gpuwatch.model.fleet import Fleet, Node, NodeState
+from gpuwatch.model.fleet import CapacityType, Fleet, Node, NodeState
 from gpuwatch.model.kubernetes import KubernetesNode, Pod
 from gpuwatch.model.placing import HOSTNAME, Placement, Taint
+from gpuwatch.model.sight import Sight
 from gpuwatch.model.slurm import SlurmJob, SlurmNode, SlurmView
 from gpuwatch.policies import capacity, scaling
 from gpuwatch.policies.idle import IdleRules
@@ -20,7 +21,7 @@ from gpuwatch.policies.idle_timeout.facts import count
 from gpuwatch.policies.launches import LaunchRules
 from gpuwatch.policies.scaling import Metric, queries
 from tests.support.builders.configurations import mistakes, read
-from tests.support.builders.fleet import NOW, a_node
+from tests.support.builders.fleet import NOW, a_node, a_stop
 from tests.support.builders.guard_cases_gpus import TAKEN
 from tests.support.builders.kubernetes_views import shown_cluster, shown_node, shown_pod
 from tests.support.builders.pending_capacity import an_intent
@@ -252,6 +253,19 @@ def test_a_pod_that_names_a_node_which_cannot_come_wants_none(host: str) -> None
     coming = a_host(3, state=NodeState.PENDING, age=60.0)
 
     assert started(full, kept, coming, pending=(named("p", host),)) == (2, [])
+
+
+def test_a_pod_that_waits_wakes_a_host_of_ones_own_only_if_gpuwatch_switched_it_off() -> None:
+    """Its cluster still shows its node; one that its owner switched off stays off, whatever waits."""
+    own = {"capacity_type": CapacityType.OWN, "launched_at": None, "sight": Sight()}
+    full, off = (replace(a_host(n, *held, state=state), **own) for n, held, state in (  # type: ignore[arg-type]
+        (1, (8.0,), NodeState.RUNNING), (2, (), NodeState.STOPPED),
+    ))  # fmt: skip
+    observation = seen(full, off, pending=(waits("p", 8.0),))
+    ours = replace(observation, ledger=LedgerView(stopped=(a_stop("i-2", at=NOW - timedelta(hours=1)),)))
+    for found, woken in ((observation, []), (ours, ["i-2"])):
+        wish = scaling.propose(found, POOL, RULES, warm_up=900.0, start="any").desired_nodes
+        assert [each.node_id for each in capacity.additions(found, POOL, wish or 0, LaunchRules(), "any")] == woken
 
 
 def test_pods_that_name_their_hosts_take_no_place_of_others() -> None:
