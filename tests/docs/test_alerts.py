@@ -155,6 +155,26 @@ def test_every_metric_that_a_rule_names_exists() -> None:
         assert {name for text in texts for name in recorded_of(text)} <= seen, rule
 
 
+def test_every_recorded_series_is_read() -> None:
+    """By a rule or its words: each is evaluated every minute in every Prometheus, and no dashboard needs one."""
+    texts = [(rule, text) for rule in ALL for text in (rule["expr"], *rule.get("annotations", {}).values())]
+    read = {name for rule, text in texts for name in recorded_of(text) if name != rule.get("record")}
+
+    assert {rule["record"] for rule in ALL if "record" in rule} == read
+
+
+def test_no_rule_reads_half_a_day_of_every_gpu() -> None:
+    """At 10,000 GPUs these are 60 million samples, at each evaluation; what a machine did is recorded first.
+
+    A subquery reckons each of its steps anew, at every evaluation.
+    """
+    for rule in ALL:
+        ranges = re.findall(r"gpuwatch_gpu_\w+(?:\{[^}]*\})?\[(\d+[hdw])\]", rule["expr"])
+
+        assert set(ranges) <= {"1h"}, rule
+        assert not re.search(r"gpuwatch_gpu_.*\[\w+:\w*\]", rule["expr"], re.DOTALL), rule
+
+
 def test_recorded_names_say_level_metric_and_operation() -> None:
     """As Prometheus' own rules for naming have it; the metric is one of ours."""
     for rule in (rule for rule in ALL if "record" in rule):
