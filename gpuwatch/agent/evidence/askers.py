@@ -61,6 +61,8 @@ class Asked:
     """What counts at one moment: connections, and the port that most machines have used in the last hour."""
 
     used: frozenset[int] = frozenset()  # cookies
+    reporting: frozenset[Ask] = frozenset()  # who brings something by a connection that is there now
+    young: frozenset[Ask] = frozenset()  # who has one since less than a minute
     port: int | None = None
     machines: int = 0
 
@@ -179,7 +181,13 @@ class Askers:
             elif cookie not in equals:
                 self._note_report(each, at)
         port, machines = most_used(self._users)
-        return Asked(used=frozenset(used), port=port, machines=machines)
+        reporting = frozenset(each.ask for each in rest.values() if each.is_noted)
+        young = frozenset(each.ask for each in rest.values() if not each.lasts(at))
+        return Asked(used=frozenset(used), reporting=reporting, young=young, port=port, machines=machines)
+
+    def get_reports(self, ports: Collection[str]) -> bool:
+        """Whether a machine has reported to one of these ports in the last hour; their words are those of `Ask`."""
+        return any(ask.words in ports for ask in self._reports)
 
     def _follow(self, accepted: Iterable[Sock], at: float) -> dict[int, int]:
         """Take the connections of now; what each has moved since the look before, by cookie."""

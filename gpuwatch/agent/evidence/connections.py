@@ -13,7 +13,8 @@ A server without a program of people (the kernel's for files and disks, a packag
 - Of any other of the machine's own, and of both, it is use when machines work with it (`askers`), and busy while
   several do.
 - A machine of a private network that comes to one of all these, or to a program of people, in a container too, makes
-  the node busy for a look: it has not asked for a quarter of an hour.
+  the node busy for a look: it has not asked for a quarter of an hour. To others of the machine's own it must bring more
+  than it takes; that occupies the node for four hours, too.
 
 What the machine's own programs ask elsewhere says nothing. Only a package's that collects counts: it gets more than it
 sends, and others may connect to it.
@@ -143,7 +144,10 @@ class Connections:
             for group in (found.leaving, theirs)
         )
         inside = asks_inside(self._roots, containers, self._namespaces)
-        came = self._arrivals.take(asks | self.datagrams.asking | inside, now.monotonic_seconds, clients)
+        asks |= asked.reporting | self.datagrams.asking | inside
+        came = self._arrivals.take(asks, now.monotonic_seconds, clients - asked.young)
+        if self.askers.get_reports(came.used):
+            self._served = now.monotonic_seconds, WorkOwner(), 1
         if came.ports:
             self._on_asked(came.ports, now.at)
         self._moved += sum(grown.get(each.cookie, 0) for each in theirs)

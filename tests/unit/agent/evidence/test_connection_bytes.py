@@ -335,6 +335,26 @@ def test_several_machines_that_work_with_a_server_of_the_machines_own_keep_it(
     assert said.owner.process == "k3s-server"
 
 
+@pytest.mark.parametrize(("sent", "says"), [(40, State.OCCUPIED), (9000, State.IDLE)])
+def test_one_machine_that_seldom_brings_something_keeps_a_server_of_the_machines_own(
+    host: ConnectedHost, monkeypatch: pytest.MonkeyPatch, sent: int, says: State
+) -> None:
+    """An instrument sends its log each 50 minutes. Who takes more than it brings reads a page, and keeps nothing."""
+    host.runs(7, Kind.SERVICE, 501, 502, name="rsyslogd", uid=0)
+    host.look()
+    came = list[State]()
+    for turn in (1, 2):
+        tells(monkeypatch, connection(turn, 501, 0))
+        host.look(2950)
+        tells(monkeypatch, connection(turn, 501, 3000 + sent, received=3000))
+        host.look(10)
+        tells(monkeypatch)
+        came += [host.look(60).says, host.look(3 * 3600.0 if turn == 2 else 60).says]
+
+    assert came == ([State.BUSY, says] * 2 if says is State.OCCUPIED else [says] * 4)
+    assert host.look(2 * 3600.0).says is State.IDLE
+
+
 @pytest.mark.parametrize("name", ["sshd", "sshd-session", "dropbear"])
 def test_logins_by_ssh_are_counted_as_people_and_not_as_machines(
     host: ConnectedHost, monkeypatch: pytest.MonkeyPatch, name: str
