@@ -9,14 +9,15 @@ from pathlib import Path
 from tests.support.paths import ROOT
 
 _FENCE = re.compile(
-    r"^(?P<mark> *<!-- not run: .+? -->\n)?(?P<indent> *)```(?P<language>\w*)\n(?P<text>.*?)^(?P=indent)```$",
+    r"^(?P<mark> *<!-- (?:not run|measured): .+? -->\n)?"
+    r"(?P<indent> *)```(?P<language>\w*)\n(?P<text>.*?)^(?P=indent)```$",
     re.MULTILINE | re.DOTALL,
 )
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Block:
-    """One fenced block; `not_run`: the page says in a comment above it why nothing reads it."""
+    """One fenced block; `not_run`: the page says in a comment above it why nothing reads it, or what writes it."""
 
     page: Path
     line: int
