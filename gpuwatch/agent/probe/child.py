@@ -26,6 +26,8 @@ _LOG = logging.getLogger(__name__)
 TERMINATE_SECONDS = 0.5  # a probe that is only busy ends by itself: SIGKILL inside a driver call can wedge the GPU
 KILL_SECONDS = 0.5
 _LONGEST_LINE_BYTES = 1 << 20
+_MOST_LINES = 128  # some cycles that the agent has not taken yet
+_BEHIND_SECONDS = 0.02
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -58,8 +60,9 @@ class ProbeChild:
             os.set_blocking(self.process.stdin.fileno(), False)  # a probe that does not read must not hold up the agent
         self.lines: queue.SimpleQueue[bytes | None] = queue.SimpleQueue()
         self._last_message = ""
+        self._over = threading.Event()  # nobody takes its lines any more
         self._drains = [
-            self._drain("stdout", self.process.stdout, self.lines.put, at_end=lambda: self.lines.put(None)),
+            self._drain("stdout", self.process.stdout, self._keep, at_end=lambda: self.lines.put(None)),
             self._drain("stderr", self.process.stderr, self._log, at_end=lambda: None),
         ]
 
@@ -92,6 +95,7 @@ class ProbeChild:
 
     def end(self) -> bool:
         """Terminate its process group, then kill it; False if even that does not end it."""
+        self._over.set()
         if self.process.stdin is not None:
             with contextlib.suppress(OSError):
                 self.process.stdin.close()
@@ -104,6 +108,12 @@ class ProbeChild:
             except subprocess.TimeoutExpired:
                 continue
         return self.process.poll() is not None
+
+    def _keep(self, line: bytes) -> None:
+        """Keep a line for the agent; while that is far behind, the pipe fills, and the probe waits."""
+        while self.lines.qsize() >= _MOST_LINES and not self._over.wait(_BEHIND_SECONDS):
+            pass
+        self.lines.put(line)
 
     def _log(self, line: bytes) -> None:
         """Write a line of its standard error to the agent's log."""
