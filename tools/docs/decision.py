@@ -147,7 +147,7 @@ def _stages() -> Sequence[Stage]:
         Stage(
             name=("Settled", "结清"),
             does=(
-                "Later rounds see what came of it. Only a stop that was seen counts as saved.",
+                "Later rounds see the outcome. Only a stop that was seen counts as saved.",
                 "之后的轮次查看结果。只有看到了的停止才算节省。",
             ),
             keeps=(
