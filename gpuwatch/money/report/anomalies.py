@@ -7,7 +7,8 @@ Rules, all of them:
    its usual one (more where there are many groups to be unlucky), and 15 %. So a new level is reported on its first day
    and never again, and a group that always varies is left alone. A day is compared with the same day before the end of
    at least three months, where these were apart from all others.
-3. What changed because a price did is reported once, as that, and not for each owner.
+3. What changed because a price did is reported once, as that, and not for each owner. A price has changed where a
+   machine had another one before. Machines of one type may differ: own prices, spot prices by zone.
 4. What only moved between owners or pools is no anomaly: the fleet must cost at least half of it more.
 5. Ten dollars, and 2 % of the fleet's usual day, are the least.
 6. A machine stands with one group, the one that rose by most. Others that rose by the same machines are named with it.
@@ -109,13 +110,12 @@ def find_anomalies(
         return ()
     rows = [(calendar.local((row.begin or 0) * 1000).date(), row) for row in times if row.terms.foreign is None]
     before_ours = frozenset(row.node_id or "" for row in lately if row.terms.foreign is not None)
-    before, now = (
-        _prices((at, row) for at, row in rows if at < day),
-        _prices((at, row) for at, row in rows if at == day),
-    )
+    today = [row for row in today if row.terms.foreign is None]
+    lately = [row for row in lately if row.terms.foreign is None]
+    prices = _Prices(day, rows, today, lately)
     book = _Book()
     for at, row in rows:
-        book.add(at, _groups(row.terms), _usd(row, before if at == day else {}))
+        book.add(at, _groups(row.terms), _usd(row, prices.of_day.get(row.terms) if at == day else None))
     past = [at for number in range(1, 400) if (at := day - number * _DAY) > began and at not in unseen]
     names = {name for mine in book.usd.values() for name in mine}
     floor = max(_LEAST_USD, _LEAST_RATIO * _usual(book.usd, past, FLEET, day))
@@ -126,9 +126,9 @@ def find_anomalies(
         and usd > _explained_usd(book.usd, past, name, day, len(names))
     }
     fleet_more = book.usd.get(day, {}).get(FLEET, 0.0) - _usual(book.usd, past, FLEET, day)
-    machines = _risers(today, lately, before)
+    machines = _risers(today, lately, prices)
     known = {_place(row.terms) for at, row in rows if at < day - _DAY}
-    found = [*_new_prices(rows, day, before, now, floor)]
+    found = [*_new_prices([row for at, row in rows if at == day], day, prices, floor)]
     found += _without_doubles(day, risen, machines, fleet_more, known, before_ours)
     return tuple(sorted(found, key=lambda each: -each.usd_more))
 
@@ -147,20 +147,79 @@ def _price_of(terms: Terms) -> Price:
     return cloud_name(terms), terms.region, terms.instance_type, terms.capacity_type
 
 
-def _prices(rows: Iterable[tuple[date, Row]]) -> dict[Price, Decimal]:
-    """The newest price of each kind of machine."""
-    found: dict[Price, tuple[int, Decimal]] = {}
-    for _, row in rows:
-        kind, usd, begin = _price_of(row.terms), row.terms.usd_per_hour, row.begin or 0
-        if usd is not None and (kind not in found or found[kind][0] <= begin):
-            found[kind] = (begin, usd)
-    return {kind: usd for kind, (_, usd) in found.items()}
+class _Prices:
+    """Rule 3: what an hour of a day's machines cost before it."""
+
+    def __init__(
+        self, day: date, rows: Sequence[tuple[date, Row]], today: Sequence[Row], lately: Sequence[Row]
+    ) -> None:
+        """Of all rows, and of those by machine of the day and of the week before it."""
+        last: dict[Terms, int] = {}
+        for at, row in rows:
+            if at < day and row.terms.usd_per_hour is not None:
+                last[row.terms] = max(row.begin or 0, last.get(row.terms, 0))
+        self._of_machine: dict[tuple[str, Price], dict[Decimal, int]] = {}  # and when it was paid last
+        for row in lately:
+            if row.terms.usd_per_hour is not None:
+                mine = self._of_machine.setdefault((row.node_id or "", _price_of(row.terms)), {})
+                mine[row.terms.usd_per_hour] = last.get(row.terms, 0)
+        self._of_kind = _replaced_prices(last, [row.terms for at, row in rows if at == day])
+        for row in today:
+            kind, usd = _price_of(row.terms), row.terms.usd_per_hour
+            old = self.price_before(row.node_id or "", row.terms) if (row.node_id or "", kind) in self._of_machine else None
+            if old is not None and usd is not None and self._of_kind.get((kind, usd)) != usd:
+                self._of_kind[kind, usd] = old
+        self.of_day = {row.terms: old for at, row in rows if at == day and (old := self.price_before("", row.terms)) is not None}
+        self.of_day |= self._of_terms(today)
+
+    def price_before(self, machine: str, terms: Terms) -> Decimal | None:
+        """What a machine cost an hour before; of a new one what others with its price did. None: not known."""
+        usd, mine = terms.usd_per_hour, self._of_machine.get((machine, _price_of(terms)), {})
+        if usd in mine:
+            return usd
+        return self.last_price(machine, terms) if mine else self._of_kind.get((_price_of(terms), usd))
+
+    def last_price(self, machine: str, terms: Terms) -> Decimal | None:
+        """What a machine cost an hour at last before the day; None: it did not run."""
+        mine = self._of_machine.get((machine, _price_of(terms)), {})
+        return max(mine, key=lambda usd: mine[usd]) if mine else None
+
+    def _of_terms(self, today: Sequence[Row]) -> dict[Terms, Decimal]:
+        """The mean of the machines under the same terms, by their hours."""
+        sums: dict[Terms, tuple[Decimal, int]] = {}
+        for row in today:
+            old, ms = self.price_before(row.node_id or "", row.terms), sum(row.amounts[:GPU])
+            usd = row.terms.usd_per_hour if old is None else old
+            if usd is not None:
+                paid, hours = sums.get(row.terms, (Decimal(0), 0))
+                sums[row.terms] = paid + usd * ms, hours + ms
+        return {terms: paid / ms for terms, (paid, ms) in sums.items() if ms}
 
 
-def _usd(row: Row, prices: Mapping[Price, Decimal]) -> float:
-    """What a row cost, at other prices where there are such."""
+def _replaced_prices(last: Mapping[Terms, int], today: Iterable[Terms]) -> dict[tuple[Price, Decimal | None], Decimal]:
+    """What an hour of a kind cost before, by its new price, where it had one price that no machine has today."""
+    before: dict[Price, tuple[int, set[Decimal]]] = {}
+    for terms, at in last.items():
+        kind = _price_of(terms)
+        newest, usd = before.get(kind, (at, set()))
+        if terms.usd_per_hour is not None and at >= newest:
+            before[kind] = at, {terms.usd_per_hour, *(usd if at == newest else ())}
+    known = {(_price_of(terms), terms.usd_per_hour) for terms in last}
+    now: dict[Price, set[Decimal | None]] = {}
+    for terms in today:
+        now.setdefault(_price_of(terms), set()).add(terms.usd_per_hour)
+    return {
+        (kind, usd): next(iter(before[kind][1]))
+        for kind, found in now.items()
+        for usd in found
+        if kind in before and len(before[kind][1]) == 1 and not before[kind][1] & found and (kind, usd) not in known
+    }
+
+
+def _usd(row: Row, old: Decimal | None = None) -> float:
+    """What a row cost, at another price if there is one."""
     usd = row.terms.usd_per_hour
-    return 0.0 if usd is None else float(prices.get(_price_of(row.terms), usd)) * sum(row.amounts[:GPU]) / HOUR_MS
+    return 0.0 if usd is None else float(usd if old is None else old) * sum(row.amounts[:GPU]) / HOUR_MS
 
 
 def _usual(usd: Days, past: Sequence[date], name: str, day: date) -> float:
@@ -196,21 +255,16 @@ def _to_end(day: date) -> int:
     return (after - day).days
 
 
-def _risers(
-    today: Iterable[Row], lately: Iterable[Row], prices: Mapping[Price, Decimal]
-) -> list[tuple[float, str, Terms]]:
+def _risers(today: Iterable[Row], lately: Iterable[Row], prices: _Prices) -> list[tuple[float, str, Terms]]:
     """Machines that cost more than a day of the week before, with how much more; the dearest first."""
     usual: dict[str, float] = {}
     for row in lately:
-        if row.terms.foreign is not None:
-            continue
-        usual[row.node_id or ""] = usual.get(row.node_id or "", 0.0) + _usd(row, prices) / _WEEK
+        old = prices.last_price(row.node_id or "", row.terms)
+        usual[row.node_id or ""] = usual.get(row.node_id or "", 0.0) + _usd(row, old) / _WEEK
     cost: dict[tuple[str, Terms], float] = {}
     for row in today:
-        if row.terms.foreign is not None:
-            continue
         key = (row.node_id or "", row.terms)
-        cost[key] = cost.get(key, 0.0) + _usd(row, prices)
+        cost[key] = cost.get(key, 0.0) + _usd(row, prices.price_before(*key))
     found = [(usd - usual.get(name, 0.0), name, terms) for (name, terms), usd in cost.items()]
     return sorted(
         (each for each in found if each[0] > _CHANGED * usual.get(each[1], 0.0)), key=lambda each: (-each[0], each[1])
@@ -277,20 +331,16 @@ def _anomaly(
     )
 
 
-def _new_prices(
-    rows: Sequence[tuple[date, Row]],
-    day: date,
-    before: Mapping[Price, Decimal],
-    now: Mapping[Price, Decimal],
-    floor: float,
-) -> Iterator[Anomaly]:
+def _new_prices(today: Sequence[Row], day: date, prices: _Prices, floor: float) -> Iterator[Anomaly]:
     """Rule 3: kinds of machines that cost another price than on the days before."""
-    for kind, usd in now.items():
-        old = before.get(kind)
-        if not old or abs(usd / old - 1) < Decimal(str(_NEW_PRICE)):
-            continue
-        mine = [row for at, row in rows if at == day and _price_of(row.terms) == kind]
-        paid, usual = sum(_usd(row, {}) for row in mine), sum(_usd(row, before) for row in mine)
-        if paid - usual >= floor:
-            cause = f"its price is {float(usd / old - 1):+.0%}, the hours are as they were"
+    kinds: dict[Price, list[Row]] = {}
+    for row in today:
+        kinds.setdefault(_price_of(row.terms), []).append(row)
+    for kind, rows in kinds.items():
+        both = [(_usd(row), _usd(row, prices.of_day.get(row.terms))) for row in rows]
+        paid, usual = (sum(each) for each in zip(*both, strict=True))
+        changed = [(now, then) for now, then in both if then and abs(now / then - 1) >= _NEW_PRICE]
+        if changed and paid - usual >= floor:
+            now, then = (sum(each) for each in zip(*changed, strict=True))
+            cause = f"its price is {now / then - 1:+.0%}, the hours are as they were"
             yield _anomaly(day, f"{kind[2]} in {kind[1]}", paid, usual, cause)

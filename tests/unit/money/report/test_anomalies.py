@@ -247,3 +247,48 @@ def test_report_cost_and_chat_have_what_is_not_usual() -> None:
     assert found.sentence in " ".join(content.text().split())
     assert found.sentence in content.chat()
     assert [each["what"] for each in content.document("")["anomalies"]] == ["pool default"]
+
+
+@pytest.mark.parametrize("usd", [("4", "20"), ("20", "4")])
+def test_machines_of_one_type_with_different_prices_are_no_anomaly(usd: tuple[str, str]) -> None:
+    """Own prices, or spot prices of two zones: steady for a month, and one of them ends."""
+    day = date(2026, 2, 1)
+    both = [steady(1, 24.0 * float(each), owner=f"o{number}", prefix=each) for number, each in enumerate(usd)]
+    dates = [BEGAN + timedelta(days=number) for number in range((day - BEGAN).days + 1)]
+
+    def of(at: date, machines: int = 2) -> list[Row]:
+        pairs = list(zip(both, usd, strict=True))[:machines]
+        return [row for days, each in pairs for row in rows(days, at, lambda _, each=each: each)]  # type: ignore[misc]
+
+    lately, before = ([row for at in dates[first:-1] for row in of(at)] for first in (-8, 0))
+    for today in (of(day), of(day, 1)):
+        assert find_anomalies(day, [*before, *today], today, lately, CALENDAR, BEGAN) == ()
+
+
+def test_of_two_prices_of_one_type_the_one_that_changes_is_told() -> None:
+    """$4 stays and $20 becomes $30: $240.00 more, a price that is 50 % above the old one, and no owner's doing."""
+    day = date(2026, 2, 1)
+    cheap, dear = steady(1, 96.0, owner="ann", prefix="c"), steady(1, 480.0, owner="bob", prefix="d")
+    dates = [BEGAN + timedelta(days=number) for number in range((day - BEGAN).days)]
+    by_day = {at: rows(cheap, at, lambda _: "4") + rows(dear, at, lambda _: "20") for at in dates}
+    today = rows(cheap, day, lambda _: "4") + rows(dear, day, lambda at: "30" if at == day else "20")
+    lately = [row for at in dates[-7:] for row in by_day[at]]
+
+    [found] = find_anomalies(
+        day, [*(row for each in by_day.values() for row in each), *today], today, lately, CALENDAR, BEGAN
+    )
+    assert (found.what, found.usd, found.usd_more) == ("g6.xlarge in us-east-1", Decimal("816.00"), Decimal("240.00"))
+    assert "its price is +50%" in found.sentence
+
+
+def test_a_new_machine_with_a_price_of_its_own_is_its_owners_anomaly() -> None:
+    """$4 stays, and a second machine of the type comes at $20: Mia's $480.00, and no new price."""
+    day = date(2026, 2, 1)
+    old, new = steady(1, 96.0), steady(1, 480.0, owner="mia", prefix="n")
+    dates = [BEGAN + timedelta(days=number) for number in range((day - BEGAN).days)]
+    before = [row for at in dates for row in rows(old, at, lambda _: "4")]
+    today = rows(old, day, lambda _: "4") + rows(new, day, lambda _: "20")
+
+    [found] = find_anomalies(day, [*before, *today], today, before[-7:], CALENDAR, BEGAN)
+    assert (found.usd_more, found.machines) == (Decimal("480.00"), ("n-0",))
+    assert "price" not in found.sentence
