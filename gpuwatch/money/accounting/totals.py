@@ -242,6 +242,8 @@ def round_parts(
     exact = {name: part / step for name, part in parts.items()}
     total = round(sum(exact.values(), Fraction(0))) if total is None else total
     made = {name: part.numerator // part.denominator for name, part in exact.items()}
+    if most is not None:
+        made = {name: min(part, most[name]) for name, part in made.items()}
     rest = total - sum(made.values())
     order = sorted(made, key=lambda name: (made[name] - exact[name], name))
     for name in order[rest:] if rest < 0 else ():
@@ -254,6 +256,20 @@ def round_parts(
         if not room:
             break
     return total, made
+
+
+def money_parts(groups: Mapping[str, Total], step: Fraction) -> tuple[tuple[int, dict[str, int]], ...]:
+    """What groups cost, wasted, and cost unproven, in whole steps; each adds up.
+
+    Wasted and unproven are together never more than the cost, and in sum all of it where no time was useful.
+    """
+    cost = round_parts({name: each.usd for name, each in groups.items()}, step)
+    wasted = round_parts({name: each.usd_wasted for name, each in groups.items()}, step, cost[1])
+    unproven = {name: each.usd_unproven for name, each in groups.items()}
+    left, most = {name: cost[1][name] - wasted[1][name] for name in groups}, cost[0] - wasted[0]
+    useful = any(each.usd_useful for each in groups.values())
+    total = min(most, round(sum(unproven.values(), Fraction(0)) / step)) if useful else most
+    return cost, wasted, round_parts(unproven, step, left, total)
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -311,9 +327,7 @@ def total_documents(
     kind: Callable[..., Document], totals: Mapping[str, Total], more: Callable[[str], Mapping[str, object]]
 ) -> tuple[Document, ...]:
     """Totals for JSON: exact times, and money in cents that add up to the whole's; `more` are other fields of each."""
-    _, cents = round_parts({name: each.usd for name, each in totals.items()}, _CENT)
-    _, wasted = round_parts({name: each.usd_wasted for name, each in totals.items()}, _CENT, cents)
-    _, unproven = round_parts({name: each.usd_unproven for name, each in totals.items()}, _CENT, cents)
+    (_, cents), (_, wasted), (_, unproven) = money_parts(totals, _CENT)
     _, foreign = round_parts({name: each.foreign.usd for name, each in totals.items()}, _CENT)
     return tuple(
         kind(

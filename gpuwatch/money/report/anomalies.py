@@ -166,10 +166,16 @@ class _Prices:
         self._of_kind = _replaced_prices(last, [row.terms for at, row in rows if at == day])
         for row in today:
             kind, usd = _price_of(row.terms), row.terms.usd_per_hour
-            old = self.price_before(row.node_id or "", row.terms) if (row.node_id or "", kind) in self._of_machine else None
+            old = (
+                self.price_before(row.node_id or "", row.terms)
+                if (row.node_id or "", kind) in self._of_machine
+                else None
+            )
             if old is not None and usd is not None and self._of_kind.get((kind, usd)) != usd:
                 self._of_kind[kind, usd] = old
-        self.of_day = {row.terms: old for at, row in rows if at == day and (old := self.price_before("", row.terms)) is not None}
+        self.of_day = {
+            row.terms: old for at, row in rows if at == day and (old := self.price_before("", row.terms)) is not None
+        }
         self.of_day |= self._of_terms(today)
 
     def price_before(self, machine: str, terms: Terms) -> Decimal | None:

@@ -3,10 +3,11 @@
 from dataclasses import dataclass
 from typing import ClassVar
 
-from gpuwatch.model.money import cents_of, format_cents, format_usd
+from gpuwatch.model.currency import display_currency
+from gpuwatch.model.money import format_cents, format_usd
 from gpuwatch.model.readable import how_many
 from gpuwatch.model.usage import HOUR_MS
-from gpuwatch.money.accounting.totals import Total
+from gpuwatch.money.accounting.totals import Total, money_parts
 
 _MOST_KINDS = 3
 
@@ -106,18 +107,24 @@ def usd(total: Total, cents: int) -> str:
     return f"{format_cents(cents)}{'+?' if total.unpriced_ms else ''}"
 
 
+def unproven_cents(total: Total) -> int:
+    """What nobody knows the use of, as every table shows it."""
+    *_, (unproven, _) = money_parts({"": total}, display_currency().cent)
+    return unproven
+
+
 def bar_of(label: str, total: Total) -> Bar:
     """The bar of a total: proven waste, what nobody knows, and useful time."""
-    cents, wasted, unproven = (cents_of(part) for part in (total.usd, total.usd_wasted, total.usd_unproven))
+    cents, wasted, unproven = (part for part, _ in money_parts({"": total}, display_currency().cent))
     share = f", {percent(wasted / cents)} wasted" if cents else ""
-    useful = max(0, cents - wasted - unproven)
-    return Bar(label=label, useful=useful, wasted=wasted, unproven=unproven, written=usd(total, cents) + share)
+    useful, written = cents - wasted - unproven, usd(total, cents) + share
+    return Bar(label=label, useful=useful, wasted=wasted, unproven=unproven, written=written)
 
 
 def unproven_note(total: Total) -> str:
     """What nobody knows the use of, as a sentence with what to do."""
     hours = f"{total.unproven_ms / HOUR_MS:,.1f} GPU-hours"
-    cost = "" if total.unpriced else f" ({format_usd(total.usd_unproven)})"
+    cost = "" if total.unpriced else f" ({format_cents(unproven_cents(total))})"
     return (
         f"Nobody knows the use of {hours}{cost}: they are no proven waste. Unknown is time without an agent or a clear "
         "verdict (`gpuwatch doctor controller` says why), silent is time without a round."

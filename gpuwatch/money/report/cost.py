@@ -21,6 +21,7 @@ from gpuwatch.money.accounting.totals import (
     TotalDocument,
     energy,
     grouping,
+    money_parts,
     round_parts,
     total_document,
     total_documents,
@@ -215,9 +216,7 @@ def _table(report: Report) -> list[str]:
     digits = 1 if report.whole.gpu_ms >= _MANY_MS else 2
     hours = {head: round_parts(column, Fraction(HOUR_MS, 10**digits)) for head, column in columns.items()}
     cent = display_currency().cent
-    cost = round_parts({name: each.usd for name, each in groups.items()}, cent)
-    wasted = round_parts({name: each.usd_wasted for name, each in groups.items()}, cent, cost[1])
-    unproven = round_parts({name: each.usd_unproven for name, each in groups.items()}, cent, cost[1])
+    cost, wasted, unproven = money_parts(groups, cent)
     rows = [[report.by, *columns, "no use", "cost", "wasted", "of cost", "unproven"]]
     for name, each in sorted(groups.items(), key=lambda item: (-item[1].usd, -item[1].gpu_ms, item[0])):
         cells = [f"{parts[name] / 10**digits:,.{digits}f}" for _, parts in hours.values()]

@@ -25,7 +25,7 @@ from gpuwatch.money.accounting.totals import (
     Total,
     energy,
     grouping,
-    round_parts,
+    money_parts,
     totals,
     whole,
 )
@@ -215,9 +215,7 @@ def make_report(facts: Facts) -> Report:
         slices |= {by: lines(totals(facts.held, grouping(by, calendar))) for by in BY_HOLDER}
     times = _by_time(facts.times)
     total = whole(each for _, each in parts)
-    whole_cents, _ = round_parts({"": total.usd}, display_currency().cent)
-    wasted_cents, _ = round_parts({"": total.usd_wasted}, display_currency().cent)
-    unproven_cents, _ = round_parts({"": total.usd_unproven}, display_currency().cent)
+    (whole_cents, _), (wasted_cents, _), (unproven_cents, _) = money_parts({"": total}, display_currency().cent)
     earlier = [each for begin, each in times.items() if before.since <= begin < before.until]
     within = {begin: each for begin, each in times.items() if period.since <= begin < period.until}
     month, year, trouble = _forecasts(facts, times, calendar)
@@ -258,11 +256,7 @@ def merge_totals(parts: Iterable[tuple[Row, Total]], group: Callable[[Row], str]
 
 def lines(groups: Mapping[str, Total]) -> tuple[Line, ...]:
     """With their cents, what wasted the most first."""
-    _, cents = round_parts({name: each.usd for name, each in groups.items()}, display_currency().cent)
-    _, wasted = round_parts({name: each.usd_wasted for name, each in groups.items()}, display_currency().cent, cents)
-    _, unproven = round_parts(
-        {name: each.usd_unproven for name, each in groups.items()}, display_currency().cent, cents
-    )
+    (_, cents), (_, wasted), (_, unproven) = money_parts(groups, display_currency().cent)
     made = [
         Line(name=name, total=each, cents=cents[name], wasted_cents=wasted[name], unproven_cents=unproven[name])
         for name, each in groups.items()

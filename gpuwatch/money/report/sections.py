@@ -5,7 +5,7 @@ from fractions import Fraction
 
 from gpuwatch.model.currency import display_currency
 from gpuwatch.model.duration import format_duration
-from gpuwatch.model.money import cents_of, format_cents, format_usd, price_note
+from gpuwatch.model.money import format_cents, format_usd, price_note
 from gpuwatch.model.readable import how_many
 from gpuwatch.model.usage import HOUR_MS, Use
 from gpuwatch.money.accounting.totals import TAG, Total, round_parts, whole
@@ -22,6 +22,7 @@ from gpuwatch.money.report.blocks import (
     foreign_note,
     percent,
     unpriced_note,
+    unproven_cents,
     usd,
 )
 from gpuwatch.money.report.report import Line, Report
@@ -51,13 +52,13 @@ def headline(report: Report) -> str:
             return f"No machine of this fleet was billed. {foreign_note(report.whole)}"
         return "No machine was billed."
     machines = len({line.name for line in report.slices["node"] if line.total.node_ms})
-    waste, unproven = report.whole.waste_ratio, report.whole.usd_unproven
+    waste, unproven = report.whole.waste_ratio, report.unproven_cents
     sentence = f"{machines:,} machine{'s' if machines != 1 else ''} cost {usd(report.whole, report.cents)}"
     of_cost = report.whole.usd_waste_ratio
     if of_cost is not None:
         sentence += f"; {usd(report.whole, report.wasted_cents)} of it ({percent(of_cost)}) was proven waste"
         if unproven:
-            sentence += f", and nobody knows the use of another {format_usd(unproven)}"
+            sentence += f", and nobody knows the use of another {format_cents(unproven)}"
     elif waste is not None:
         sentence += f"; {percent(waste)} of the GPU-hours were proven waste"
         if report.whole.unproven_ratio:
@@ -113,7 +114,7 @@ def figures(report: Report) -> Figures:
 def _unproven_figure(total: Total) -> Iterator[Figure]:
     """Next to the waste, never in it."""
     if total.unproven_ms:
-        yield Figure("Use not known", usd(total, cents_of(total.usd_unproven)), "no proven waste")
+        yield Figure("Use not known", usd(total, unproven_cents(total)), "no proven waste")
 
 
 def _foreign_figure(total: Total) -> Iterator[Figure]:

@@ -12,7 +12,7 @@ from hypothesis import strategies as st
 from gpuwatch.model.usage import AMOUNTS, GPU, JOULES, MEASURED, Terms
 from gpuwatch.money.accounting.settings import EnergySettings
 from gpuwatch.money.accounting.slices import Calendar
-from gpuwatch.money.accounting.totals import Row, Total, energy, grouping, round_parts, totals, whole
+from gpuwatch.money.accounting.totals import Row, Total, energy, grouping, money_parts, round_parts, totals, whole
 
 UTC = Calendar(ZoneInfo("UTC"))
 TERMS = Terms(
@@ -174,3 +174,25 @@ def test_waste_is_never_a_cent_above_its_cost(groups: list[tuple[Fraction, Fract
 
     assert all(parts[name] <= cents[name] for name in cost)
     assert total == sum(parts.values()) == round(sum(wasted.values(), Fraction(0)) * 100)
+
+
+@given(ROWS)
+@settings(max_examples=200, deadline=None)
+def test_wasted_and_unproven_are_together_never_a_cent_above_their_cost(rows: list[Row]) -> None:
+    """Of each group and of all, and of the sum alone as of its groups; all of the cost where nothing was useful."""
+    made = totals(rows, grouping("pool", UTC))
+    cost, wasted, unproven = money_parts(made, CENT)
+    alone = whole(made.values())
+
+    assert [part for part, _ in money_parts({"": alone}, CENT)] == [cost[0], wasted[0], unproven[0]]
+    assert all(total == sum(parts.values()) for total, parts in (cost, wasted, unproven))
+    assert all(wasted[1][name] + unproven[1][name] <= cost[1][name] for name in made)
+    assert alone.usd_useful or wasted[0] + unproven[0] == cost[0]
+
+
+def test_halves_of_a_cent_are_not_both_rounded_up() -> None:
+    """$1.03, half of it idle and half not known: $0.52 and $0.51, and neither $0.52 twice nor $0.50 twice of $1.01."""
+    for usd, cents in (("1.03", (103, 52, 51)), ("1.01", (101, 50, 51))):
+        terms = replace(TERMS, usd_per_hour=Decimal(usd))
+        made = totals([a_row(terms, idle=1_800_000, unknown=1_800_000)], grouping("pool", UTC))
+        assert tuple(total for total, _ in money_parts(made, CENT)) == cents
