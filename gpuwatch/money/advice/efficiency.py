@@ -96,8 +96,10 @@ class BusyHours:
     last: dict[str, datetime] = field(default_factory=dict)
 
     def see(self, at: datetime, fleet: Fleet, usd_per_hour: Mapping[str, Decimal]) -> None:
-        """One more round; `usd_per_hour` by the machine's id."""
+        """One more round; `usd_per_hour` by the machine's id. A stop ends the time that is known."""
         for node in fleet.nodes:
+            if node.state not in {NodeState.RUNNING, NodeState.UNKNOWN}:
+                self.last.pop(node.id, None)
             if node.state is not NodeState.RUNNING or node.verdict is None:
                 continue
             before = self.last.get(node.id)

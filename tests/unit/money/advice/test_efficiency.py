@@ -8,7 +8,7 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from gpuwatch.model.activity import State
-from gpuwatch.model.fleet import Fleet, GpuVerdict, Node, NodeReport
+from gpuwatch.model.fleet import Fleet, GpuVerdict, Node, NodeReport, NodeState
 from gpuwatch.model.usage import AMOUNTS, GPU, HOUR_MS, JOULES, MEASURED, USES, Use
 from gpuwatch.money.accounting.totals import Row
 from gpuwatch.money.advice.efficiency import BusyHours, LowUse, by_owner_and_job, by_power, power_limits
@@ -70,6 +70,14 @@ def test_pods_that_share_a_gpu_share_its_dollars() -> None:
     quarter = Decimal("1.25")
     assert found[None].usd_low == Decimal("5.00")
     assert [found[job].usd_low for job in ("a/1", "a/2", "b/1", "b/2")] == [quarter] * 4
+
+
+def test_no_time_of_a_stop_is_busy() -> None:
+    """Busy for half an hour, stopped, and busy again for half an hour: an hour, and not two."""
+    busy = a_machine(a_gpu(0, State.BUSY, 60.0, active=0.1))
+    stopped = replace(busy, state=NodeState.STOPPED, signal=NodeReport())
+
+    assert hours_of(busy, stopped, busy, busy)[None].gpu_hours_busy == 1.0
 
 
 def test_without_a_price_there_are_hours_and_no_dollars() -> None:
