@@ -25,19 +25,21 @@ from tests.support.paths import ROOT
 PATIENCE_SECONDS = 60.0  # a busy machine starts an agent in twenty
 
 
-def eventually(condition: Callable[[], object], what: Callable[[], object] = lambda: "") -> None:
+def eventually(
+    condition: Callable[[], object], what: Callable[[], object] = lambda: "", seconds: float = PATIENCE_SECONDS
+) -> None:
     """Wait until the condition holds; fails with `what` was seen instead.
 
     Asking by a command costs a second of CPU, which what is waited for may need: half of the time nobody asks.
     """
-    deadline = time.perf_counter() + PATIENCE_SECONDS
+    deadline = time.perf_counter() + seconds
     while True:
         begun = time.perf_counter()
         if condition():
             return
         asked_at = time.perf_counter()
         if asked_at > deadline:
-            message = f"not within {PATIENCE_SECONDS:.0f} s; last seen: {what()}"
+            message = f"not within {seconds:.0f} s; last seen: {what()}"
             raise AssertionError(message)
         SystemClock().sleep(max(0.05, asked_at - begun))
 
