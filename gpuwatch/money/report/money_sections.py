@@ -154,6 +154,8 @@ def forecast(report: Report) -> Iterator[Part]:
     if month.lower is not None and month.upper is not None:
         words += f", with 80 % between {format_usd(month.lower)} and {format_usd(month.upper)}"
     words += f"; {format_usd(month.actual)} are of days that are over (method: {month.method})."
+    if report.month_is_over:
+        words = f"{month.month:%B %Y} ended at {format_usd(month.expected)}."
     notes = [f"{note[0].upper()}{note[1:]}." for note in month.warnings]
     yield Words((words, *notes))
     if report.year:

@@ -202,6 +202,12 @@ class Report:
         """Whether the period has ended."""
         return self.facts.now.timestamp() >= self.facts.period.until
 
+    @property
+    def month_is_over(self) -> bool:
+        """Whether the last day that is over was the last of `month`."""
+        period = self.facts.period
+        return min(period.after, self.facts.now.astimezone(period.zone).date()).day == 1
+
 
 def make_report(facts: Facts) -> Report:
     """Return the report of these facts."""

@@ -107,7 +107,8 @@ def figures(report: Report) -> Figures:
             )
         )
     if report.month is not None:
-        made.append(Figure(f"{report.month.month:%B} will end at", format_usd(report.month.expected), "forecast"))
+        ends, how = ("ended", "all its days are over") if report.month_is_over else ("will end", "forecast")
+        made.append(Figure(f"{report.month.month:%B} {ends} at", format_usd(report.month.expected), how))
     return Figures(tuple(made))
 
 

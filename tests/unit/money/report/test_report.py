@@ -5,7 +5,7 @@ import os
 import re
 from collections.abc import Callable
 from dataclasses import replace
-from datetime import date
+from datetime import date, timedelta
 from decimal import Decimal
 from functools import cache
 from html.parser import HTMLParser
@@ -15,7 +15,8 @@ import pytest
 
 from gpuwatch.ledger import Ledger
 from gpuwatch.model.currency import Currency, show_in
-from gpuwatch.money.report.blocks import Bars, Table
+from gpuwatch.money.report.blocks import Bars, Table, Words
+from gpuwatch.money.report.money_sections import forecast
 from gpuwatch.money.report.pages import as_html, as_text
 from gpuwatch.money.report.report import Report
 from gpuwatch.money.report.sections import figures, headline, sections
@@ -253,3 +254,16 @@ def test_a_day_that_nobody_saw_is_no_day_of_zero() -> None:
     assert report.month is not None
     assert report.month.missing_steps == 1
     assert "and so without a value: 1." in FORMATS["txt"](ReportContent(report))
+
+
+@pytest.mark.parametrize(("day", "word"), [(30, "will end"), (31, "ended")])
+def test_a_month_that_is_over_has_ended_and_is_no_forecast(day: int, word: str) -> None:
+    """The report of the 31st of March says what March ended at; that of the 30th says what it will."""
+    told = date(2026, 3, day)
+    report = a_report(the_fortnight(), told, now=at(told + timedelta(days=1), 7))
+    words, *_ = forecast(report)
+
+    assert f"March {word} at" in as_text(report)
+    assert isinstance(words, Words)
+    assert words.sentences[0].startswith(f"March 2026 {word} at $")
+    assert ("80 %" in words.sentences[0]) is (word == "will end")
