@@ -194,7 +194,7 @@ def grouping(by: str, calendar: Calendar) -> Callable[[Row], str]:
         return lambda row: f"{calendar.local((row.begin or 0) * 1000):%Y-%m-%d}"
     if by.startswith(TAG) and len(by) > len(TAG):
         name = by.removeprefix(TAG)
-        return lambda row: dict(row.terms.tags).get(name, NONE)
+        return lambda row: dict(row.terms.tags).get(name) or NONE
     if by in BY_HOLDER:
         named = BY_HOLDER[by]
         return lambda row: NO_CLUSTER if row.holder is None else named(row.holder) or NONE

@@ -190,6 +190,13 @@ def test_wasted_and_unproven_are_together_never_a_cent_above_their_cost(rows: li
     assert alone.usd_useful or wasted[0] + unproven[0] == cost[0]
 
 
+def test_an_empty_tag_is_no_tag() -> None:
+    """A row without a name says nothing: what has the tag with an empty value is with what lacks it."""
+    rows = [a_row(replace(TERMS, tags=tags), useful=1) for tags in ((("team", ""),), (), (("team", "nlp"),))]
+
+    assert list(totals(rows, grouping("tag:team", UTC))) == ["(none)", "nlp"]
+
+
 def test_halves_of_a_cent_are_not_both_rounded_up() -> None:
     """$1.03, half of it idle and half not known: $0.52 and $0.51, and neither $0.52 twice nor $0.50 twice of $1.01."""
     for usd, cents in (("1.03", (103, 52, 51)), ("1.01", (101, 50, 51))):
