@@ -14,6 +14,7 @@ from threading import get_ident
 from typing import Any
 
 _LAST = (3, 13)  # from here on `dataclasses` is made otherwise
+_REPLACED = ("_repr_fn", "_frozen_get_del_attr", "_hash_fn", "_cmp_fn")  # a Python without one is left as it is
 _FIELD = re.compile(r"self\.(\w+)")
 
 _Method = Callable[..., Any]
@@ -23,7 +24,7 @@ _running: set[tuple[int, int]] = set()  # objects whose text is being made, by t
 
 def share_methods() -> None:
     """Make dataclasses so from now on; call it before other imports."""
-    if sys.version_info >= _LAST:
+    if sys.version_info >= _LAST or not all(hasattr(dataclasses, name) for name in _REPLACED):
         return
     compare = dataclasses._cmp_fn  # type: ignore[attr-defined]  # noqa: SLF001  as for the others below
 
@@ -33,8 +34,7 @@ def share_methods() -> None:
         method: _Method = _equality(_FIELD.findall(own)) if shared else compare(name, operator, own, other, **more)
         return method
 
-    made = {"_repr_fn": _text, "_frozen_get_del_attr": _refusals, "_hash_fn": _hash, "_cmp_fn": compared}
-    for name, function in made.items():
+    for name, function in zip(_REPLACED, (_text, _refusals, _hash, compared), strict=True):
         setattr(dataclasses, name, function)
 
 

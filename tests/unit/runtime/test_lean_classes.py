@@ -107,3 +107,11 @@ print([getattr(Some, name).__code__ is getattr(Grown, name).__code__ for name in
 """
 
     assert said(SHARE + CLASSES + program).splitlines()[-1] == "[True, True, True, True, True] False"
+
+
+@pytest.mark.skipif(sys.version_info >= (3, 13), reason="there these functions are others")
+def test_a_python_without_one_of_them_is_left_as_it_is() -> None:
+    """An agent starts with it, and takes a little more memory."""
+    program = "import dataclasses\nheld = dataclasses._hash_fn\ndel dataclasses._repr_fn\n"
+
+    assert said(program + SHARE + "print(dataclasses._hash_fn is held)") == "True\n"
