@@ -181,13 +181,18 @@ class Redfish:
 
     def _is_path_here(self, url: str) -> bool:
         """Whether it is a path of Redfish on this very server."""
-        scheme, server, path = urlsplit(url)[:3]
+        if not url.isascii() or not url.isprintable() or " " in url:
+            return False
+        try:
+            scheme, server, path = urlsplit(url)[:3]
+        except ValueError:  # such as https://[
+            return False
         here = (scheme, server) in {("", ""), ("https", self._host), ("https", f"{self._host}:{self._port}")}
-        return here and path.startswith("/redfish/") and path.isprintable() and " " not in path
+        return here and path.startswith("/redfish/")
 
     def _send(self, line: "_Connection", method: str, path: str, body: bytes | None = None) -> tuple[int, bytes, str]:
         """Status, body, and where else it is."""
-        if urlsplit(path)[:2] != ("", "") or not self._is_path_here(path):
+        if not path.startswith("/redfish/") or not self._is_path_here(path):
             raise CloudError(f"{self._name} names no path of Redfish, but {legible(path, _LONGEST)!r}", code="NoPath")
         try:
             token = base64.b64encode(f"{self._user}:".encode() + self._password()).decode()

@@ -52,7 +52,7 @@ def health_share(looks: Iterable[Sequence[Node]]) -> HealthShare | None:
         by_driver=tuple(
             DriverHealth(instance_type=kind, driver=driver, gpus=found.total() / number, ratios=_ratios(found))
             for (kind, driver), found in sorted(counted.items(), key=lambda each: (each[0][0], each[0][1] or ""))
-            if found
+            if found.total()
         ),
     )
 

@@ -46,6 +46,7 @@ class FakeBmc:
     users: set[str] = field(default_factory=set)
     reset_at: str | None = None  # the time of the last reset, by the BMC's own clock
     redirects: dict[str, str] = field(default_factory=dict)  # paths that are elsewhere, and where
+    path: str = _SYSTEM  # as it names the one of its machine
     looks: int = 0  # how many resources were asked for
     late: Callable[[], None] = lambda: None  # called before each answer
 
@@ -67,7 +68,7 @@ class FakeBmc:
             return Response(status=308, headers={"Location": self.redirects[request.path]})
         if self.refuses is not None:
             return Response(status=self.refuses, body={"error": {"message": "The service is temporarily unavailable."}})
-        links = [_SYSTEM, *(f"/redfish/v1/Systems/{number}" for number in range(len(self.systems)))]
+        links = [self.path, *(f"/redfish/v1/Systems/{number}" for number in range(len(self.systems)))]
         if request.method == "POST" and request.path == _RESET:
             return self._reset(str(request.json["ResetType"]))
         if request.path in {"/redfish/v1/Systems", "/redfish/v1/Systems/"}:

@@ -143,11 +143,23 @@ def test_a_bmc_that_names_another_path_of_its_own_is_asked_there(lab: PoweredLab
     assert lab.seen(ONE).cannot_stop is None
 
 
-@pytest.mark.parametrize("elsewhere", ["https://10.0.0.9/redfish/v1/Systems/", "//10.0.0.9/redfish/v1/", "/login"])
+@pytest.mark.parametrize(
+    "elsewhere",
+    ["https://10.0.0.9/redfish/v1/Systems/", "//10.0.0.9/redfish/v1/", "/login", "https://[", "/redfish/v1/\u00e9"],
+)
 def test_a_password_never_follows_to_another_place(lab: PoweredLab, elsewhere: str) -> None:
-    """Nor to a page that is none of Redfish."""
+    """Nor to a page that is none of Redfish, nor to what is no address."""
     lab.bmcs[ONE].redirects = {_SYSTEMS: elsewhere}
     assert "HTTP 308" in (lab.seen(ONE).cannot_stop or "")
+
+
+@pytest.mark.parametrize("path", ["https://[", "/redfish/v1/\u00e9", "/redfish/v1/\u2100", "//\u2100/redfish/v1/"])
+def test_a_bmc_with_a_damaged_path_hides_no_other_host(lab: PoweredLab, path: str) -> None:
+    """Its own host cannot be switched off; all others are as they were."""
+    lab.bmcs[ONE].path = path
+    found = {node.id: node for node in lab.cloud.nodes()}
+    assert "no path of Redfish" in (found[ONE].cannot_stop or "")
+    assert found[TWO].cannot_stop is None
 
 
 def test_a_bmc_that_sends_askers_round_in_a_circle_is_left(lab: PoweredLab) -> None:

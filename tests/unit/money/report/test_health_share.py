@@ -68,3 +68,14 @@ def test_a_silent_agents_gpus_are_not_healthy_and_a_stopped_machines_do_not_coun
     assert share is not None
     assert (share.gpus, share.ratios["healthy"], share.ratios["unknown"]) == (16.0, 0.5, 0.5)
     assert health_share([[stopped]]) is None
+
+
+def test_a_machine_without_known_gpus_has_no_share() -> None:
+    """Nobody knows how many its type has, and its agent has not answered: the others' shares are as without it."""
+    known, unknown = (
+        sick("i-1", [Health.HEALTHY]),
+        a_node("i-2", instance_type="x", gpu_count=None, signal=NodeReport()),
+    )
+
+    assert health_share([[known, unknown]]) == health_share([[known]])
+    assert health_share([[unknown]]) is None
