@@ -93,20 +93,24 @@ def acknowledge(settings: LedgerSettings, clock: Clock, pool: str | None, reason
     return Acknowledgement(pool=pool, at=now, who=who, reason=reason)
 
 
-def frozen_pools(settings: LedgerSettings) -> tuple[str, ...]:
-    """The pools with nodes that the newest round kept because many had become idle at once."""
+def frozen_pools(settings: LedgerSettings) -> tuple[str, ...] | None:
+    """The pools with nodes that the newest round kept because many had become idle at once; None: it is not known."""
     ledger = Ledger.connect(settings, read_only=True)
     try:
         newest = ledger.rounds(1)
-        reviews = ledger.round(newest[0].id).reviews if newest and newest[0].whole else ()
+        reviews = ledger.round(newest[0].id).reviews if newest else ()
+    except LedgerError:  # such as one that a later gpuwatch wrote; the acknowledgement stands
+        return None
     finally:
         ledger.close()
     return tuple(sorted({each.pool for each in reviews for answer in each.refusals if answer.rule == _FREEZE}))
 
 
-def acknowledge_text(pool: str | None, frozen: Sequence[str]) -> str:
-    """Return an acknowledged freeze as text for people; `frozen` are the pools that the newest round froze."""
+def acknowledge_text(pool: str | None, frozen: Sequence[str] | None) -> str:
+    """Return an acknowledged freeze as text for people; `frozen` are the pools of `frozen_pools`."""
     given = f"Acknowledged: the idleness of {_pool(pool)} up to now. Pauses stay as they are."
+    if frozen is None:
+        return f"{given}\nWarning: the newest round cannot be read, so nobody knows whether it froze anything."
     if pool in frozen or (pool is None and frozen):
         return given
     kept = "no pool" if pool is None else f"no node of pool {pool}"

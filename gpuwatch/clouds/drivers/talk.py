@@ -51,7 +51,7 @@ def check_encryption(asked: Asked) -> None:
 
     """
     options = {f"cloud.driver.options.{name}": text for name, text in asked["options"].items()}
-    addresses = {name: text for name, text in options.items() if text.lower().startswith("http://")}
+    addresses = {name: text for name, text in options.items() if _scheme(text) == "http"}
     addresses |= {"cloud.endpoint_url": asked["endpoint"]} if asked["endpoint"] else {}
     for key, url in addresses.items():
         parts = urllib.parse.urlsplit(url)
@@ -59,6 +59,13 @@ def check_encryption(asked: Asked) -> None:
             refuse(
                 "refused", "NotEncrypted", f"{key}: secrets go only to addresses that begin with https://, not to {url}"
             )
+
+
+def _scheme(text: str) -> str:
+    """As those who use the address read it: without spaces before it, and without tabs anywhere."""
+    with contextlib.suppress(ValueError):
+        return urllib.parse.urlsplit(text).scheme
+    return ""
 
 
 def send(url: str, method: str, token: str, body: object = None) -> tuple[int, Any]:

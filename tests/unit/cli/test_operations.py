@@ -11,11 +11,13 @@ from pathlib import Path
 
 import pytest
 from click.testing import CliRunner, Result
+from sqlalchemy import update
 
 from gpuwatch.cli.main import commands
 from gpuwatch.controller.operations import operator_name
 from gpuwatch.ledger import Ledger, LedgerSettings
 from gpuwatch.ledger.settings import contradictions
+from gpuwatch.ledger.tables import BODIES
 from gpuwatch.model.decision import Reason, Verb
 from gpuwatch.model.proposal import Answer, Review, Step
 from gpuwatch.runtime.clock import SystemClock
@@ -116,6 +118,20 @@ def test_an_acknowledgement_of_what_is_not_frozen_says_so(ledger: Ledger) -> Non
     warning = "Warning: the newest round froze no pool. A freeze that comes later is not ended by this.\n"
     assert before == given + warning
     assert other.endswith("Warning: the newest round froze no node of pool training. Frozen: default.\n")
+
+
+def test_an_acknowledgement_stands_where_the_newest_round_cannot_be_read(ledger: Ledger) -> None:
+    """A controller of a later version wrote it: it is not told as failed, and nobody claims that nothing was frozen."""
+    ledger.record_round(an_observation(a_node()), reviews=[a_freeze("training")])
+    with ledger.store.writing() as writer:
+        writer.db.execute(update(BODIES).values(codec=99))
+    done = gpuwatch("acknowledge", "--pool", "training")
+
+    assert done.exit_code == 0
+    assert done.output.startswith("Acknowledged: the idleness of pool training up to now.")
+    assert "froze no" not in done.output
+    assert "the newest round cannot be read" in done.output
+    assert [pool for pool, _ in ledger.view(SystemClock().now()).acknowledged] == ["training"]
 
 
 def test_a_pause_needs_a_reason_and_a_real_duration(ledger: Ledger) -> None:

@@ -283,6 +283,14 @@ def test_a_key_goes_to_nobody_without_encryption(endpoint: str, world: World) ->
         cloud.nodes()
 
 
+@pytest.mark.parametrize("url", ["http://10.0.0.9/v3", " HTTP://10.0.0.9/v3", "\thttp://localhost.x"])
+def test_no_option_names_an_address_without_encryption(url: str, world: World) -> None:
+    """A driver of libcloud takes addresses as options, and does not count spaces before one."""
+    world.options["ex_force_auth_url"] = url
+    with pytest.raises(CloudError, match=r"cloud\.driver\.options\.ex_force_auth_url"):
+        world.cloud().nodes()
+
+
 def test_prices_are_of_the_types_in_the_fleet(world: World) -> None:
     """For whole machines; a type that the catalogue does not have is unpriced."""
     kind = next(iter(world.cloud().nodes())).instance_type
