@@ -83,7 +83,7 @@ nobody looked) | `grace_period`: {balanced.grace_period} |
 
 *It has been idle for 12m of {attended:short} (until its pool is known
 
-a session keeps a node for {attended:words}; a new node's first pause is {balanced.wait:long} long;
+a session keeps a node for {attended:words}. A new node's first pause is {balanced.wait:long} long;
 
 `unattended_grace_period`: {balanced.unattended_grace_period} by the profiles that learn;
 
@@ -97,7 +97,7 @@ Not within {balanced.whole:long} if its process lives
 is stopped after {balanced.owned:long} and a notice of {balanced.owner_grace_period:long} ([prof
 
 After {attended:long} it gets its notice and is stopped {balanced.grace_period:words} later ({balanced.wait:long}
-after its last trace if nobody can be there);
+after its last trace if nobody can be there).
 
 may be as short as {shortest:words}.
 

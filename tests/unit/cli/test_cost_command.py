@@ -60,7 +60,7 @@ def test_by_holder_machines_without_a_cluster_stand_apart(cost: Cost, by: str) -
 
     assert found.exit_code == 0
     assert "(no cluster)" in found.output
-    assert "Billed is what pods request, useful what they use of it" in found.output
+    assert "Billed is what pods request, useful what they use" in found.output
     assert [(each["name"], each["usd"]) for each in document["groups"]] == [("(no cluster)", "80.00")]
 
 
