@@ -13,6 +13,7 @@ COPY requirements requirements
 FROM source AS wheel
 RUN python3 -m venv /opt/build && /opt/build/bin/pip install --require-hashes --requirement requirements/build.lock
 COPY pyproject.toml README.md LICENSE ./
+COPY packaging/build_hook.py packaging/build_hook.py
 COPY gpuwatch gpuwatch
 # What `gpuwatch export` and `gpuwatch config init` write.
 COPY alerts alerts

@@ -128,7 +128,8 @@ def status(
     """List the nodes: owner, cost, how each is used, what happens to it next, and why.
 
     In a narrow terminal columns shrink or go; the reason stays. --json prints what GET /api/v1/nodes answers, with its
-    schema and the account's quotas. The exit status is 1 if machines run and the use of none is known.
+    schema and the account's quotas. The exit status is 1 if machines run and the use of none is known, or if all
+    machines with a fleet are of other fleets.
     """
     if seconds is not None:
         _watch(path, (pools, owners, states, sort), seconds, as_json=as_json)
@@ -149,12 +150,13 @@ def status(
         refuse_unknown_pools(pools, parts, done)
         choice = listing.Choice(pools=pools, owners=owners, states=states, sort=sort)
         page = choice.chosen_nodes(nodes_page(done, parts.rules))
+        exit_status = 1 if listing.all_unknown(page) or show.fleets_instead(done) else 0
         limits = quotas.ask_clouds(parts.cloud)
         if as_json:
             for trouble in limits.troubles:
                 print_text(trouble, err=True)
             print_text(json_text("status", StatusPage.with_quotas(page, limits.rows)))
-            sys.exit(1 if listing.all_unknown(page) else 0)
+            sys.exit(exit_status)
         out = console()
         print_lines(
             [
@@ -177,7 +179,7 @@ def status(
             ],
             out,
         )
-        sys.exit(1 if listing.all_unknown(page) else 0)
+        sys.exit(exit_status)
 
 
 def _watch(

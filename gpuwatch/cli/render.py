@@ -92,8 +92,7 @@ def _remarks(done: Round, leader: str) -> Iterator[str]:
         what = "everything" if pause.pool is None else f"pool {pause.pool}"
         yield f"Paused: {what} {until}, by {pause.who}: {pause.reason or 'no reason given'}"
     yield from _tags(done)
-    of = Counter(each.tags[FLEET_TAG] for each in seen.fleet.nodes if each.tags.get(FLEET_TAG))
-    if of and not any(each.enrolled for each in seen.fleet.nodes):
+    if of := fleets_instead(done):
         fleets = ", ".join(f"{how_many(count, 'machine')} of {fleet!r}" for fleet, count in of.most_common(_NAMED))
         yield (
             f"Warning: no machine is of the fleet that the setting `fleet` names. By their tags {FLEET_TAG}: {fleets}."
@@ -109,6 +108,14 @@ def _remarks(done: Round, leader: str) -> Iterator[str]:
             yield f"Advice for {advice.target}: {advice.reason.sentence}"
     if leader:
         yield f"Leading controller, or the last one: {leader}"
+
+
+def fleets_instead(done: Round) -> Counter[str]:
+    """The fleets of the machines' tags, where no machine is of the fleet of the settings; else empty."""
+    nodes = done.observation.fleet.nodes
+    if any(each.enrolled for each in nodes):
+        return Counter()
+    return Counter(each.tags[FLEET_TAG] for each in nodes if each.tags.get(FLEET_TAG))
 
 
 def addresses_of_nobody(done: Round, signals: ObserveSettings) -> Iterator[str]:

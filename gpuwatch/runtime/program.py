@@ -12,7 +12,7 @@ import gpuwatch
 from gpuwatch.runtime.printable import printable_text
 
 BUILD = ("version", "revision", "python_version")  # the labels of `_build_info`
-_FILE = "revision.txt"  # beside gpuwatch/__init__.py; `make shiv` and the Dockerfile write it
+_FILE = "revision.txt"  # beside gpuwatch/__init__.py; packaging/build_hook.py writes it, and the Dockerfile
 _LONGEST_REVISION = 64
 
 

@@ -80,7 +80,7 @@ def test_the_wheel_has_every_file_of_the_package(wheel: Path) -> None:
     with zipfile.ZipFile(wheel) as archive:
         packed = {name for name in archive.namelist() if ".dist-info/" not in name}
 
-    assert packed - ours == {f"gpuwatch/shipped/{name}" for name in shipped_files()}
+    assert packed - ours == {"gpuwatch/revision.txt", *(f"gpuwatch/shipped/{name}" for name in shipped_files())}
     assert ours <= packed
     assert "gpuwatch/py.typed" in packed
     assert {"gpuwatch/runtime/base.html", "gpuwatch/money/report/report.html"} <= packed
@@ -98,6 +98,14 @@ def shipped_files() -> set[str]:
     return {name for name in listed if not name.endswith("_test.yml") and not name.startswith("dashboards/source/")}
 
 
+def test_the_wheel_of_a_clone_holds_its_commit(wheel: Path) -> None:
+    """`gpuwatch version` shows it after `pip install .`; nothing is left beside the wheel."""
+    head = subprocess.run(["git", "rev-parse", "HEAD"], cwd=ROOT, capture_output=True, text=True, check=True).stdout
+    with zipfile.ZipFile(wheel) as archive:
+        assert archive.read("gpuwatch/revision.txt").decode() == head
+    assert [each.name for each in wheel.parent.iterdir()] == [wheel.name]
+
+
 def test_the_wheel_is_small(wheel: Path) -> None:
     """Each GPU host downloads it, most of them for the agent alone."""
     assert wheel.stat().st_size < 2_800_000
@@ -110,7 +118,8 @@ def test_the_images_have_what_the_wheel_has() -> None:
     copied = (ROOT / "Dockerfile").read_text(encoding="utf-8").splitlines()
 
     assert set(packed) == {"gpuwatch", *SHIPPED}
-    assert [each for each in packed if f"COPY {each} {each}" not in copied] == []
+    wanted = [*packed, project["tool"]["hatch"]["build"]["hooks"]["custom"]["path"]]
+    assert [each for each in wanted if f"COPY {each} {each}" not in copied] == []
 
 
 def test_the_wheel_names_its_program_and_its_extras(wheel: Path) -> None:

@@ -51,8 +51,10 @@ def test_a_fleet_name_that_no_machine_has_is_told_with_those_that_there_are() ->
     for name in ("a", "b"):
         desk.fleet.put(a_node(f"i-{name}", enrolled=False, tags={FLEET_TAG: "ml"}))
 
-    (told,) = show.remarks(desk.plan(), "")
+    plan = desk.plan()
+    (told,) = show.remarks(plan, "")
 
+    assert show.fleets_instead(plan) == {"ml": 2}
     assert told.startswith("Warning: no machine is of the fleet that the setting `fleet` names. By their tags")
     assert "2 machines of 'ml'" in told
 

@@ -86,6 +86,17 @@ def test_status_shows_the_machines_and_what_is_left_of_quotas(world: GcpWorld, f
     assert world.server.changes() == []
 
 
+def test_the_name_of_another_fleet_gives_status_one(world: GcpWorld, file: Path) -> None:
+    """A slip in `fleet` must not look like a fleet without work, not to a script either."""
+    machine = world.launch({"gpuwatch:fleet": "ml"})
+    world.told(machine)["status"] = "TERMINATED"
+
+    done = gpuwatch(file, "status")
+
+    assert "By their tags gpuwatch:fleet: 1 machine of 'ml'" in done.stdout
+    assert done.returncode == 1, done.stdout + done.stderr
+
+
 def test_unused_lists_what_is_left(world: GcpWorld, file: Path) -> None:
     """A disk that nothing uses."""
     disk = world.add_volume()
