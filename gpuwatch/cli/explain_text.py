@@ -181,12 +181,11 @@ def _subject_words(each: Evidence, *, verbose: bool) -> tuple[str, ...]:
 
 def _verdict(page: NodePage) -> str:
     """The activity as a sentence."""
-    activity, age = page.activity, page.verdict_age_seconds
+    activity = page.activity
     if activity.state is State.UNKNOWN:
         return f"unknown: {activity.doubt}"
-    told = "" if age is None else f", reported {format_duration(age)} after the sample"
     since = "" if activity.since is None else f" (since {format_time(activity.since, seconds=True)})"
-    return f"{activity.state.value} for {format_duration(activity.held_seconds)}{since}{told}"
+    return f"{activity.state.value} for {format_duration(activity.held_seconds)}{since}"
 
 
 def guard_lines(answers: Sequence[Answer], had_it: str, *, verbose: bool) -> Iterator[str]:
