@@ -25,7 +25,7 @@ from gpuwatch.runtime.reloading_file import ReloadingFile
 if TYPE_CHECKING:
     import aiohttp
 
-_OTHERS = frozenset((*range(300, 400), 404, 405, 501))  # HTTP, without a body of the API: a proxy before it gives 502
+_OTHERS = frozenset((*range(300, 401), 404, 405, 501))  # HTTP, without a body of the API: a proxy before it gives 502
 _LARGEST_ANSWER_BYTES = 64 * 1024**2  # 12,500 nodes make 2 to 3 MB
 _AT_A_TIME = 4
 _MOST_SKEW_SECONDS = 5.0
