@@ -1,5 +1,8 @@
 """What every BMC is asked, whatever it speaks: which machine it has, whether that is on, to switch it off and on."""
 
+import threading
+from collections.abc import Iterator
+from contextlib import contextmanager
 from dataclasses import dataclass
 from typing import Protocol
 
@@ -55,13 +58,37 @@ class Rests:
     """When BMCs that gave no answer are asked again: in a minute.
 
     One that refuses the login is asked ever more rarely, and at once with another password: many BMCs lock a user after
-    some failures, also for the people who use it.
+    some failures, also for the people who use it. So the hosts of a chassis do not all try a login at the same time.
     """
 
     def __init__(self, clock: Clock) -> None:
         """Every BMC may be asked."""
         self._clock = clock
         self._failed: dict[str, tuple[float, float, bytes | None, CloudError]] = {}
+        self._taken: dict[str, bytes | None] = {}  # the password that each took, as far as it has said
+        self._turns: dict[str, threading.Lock] = {}
+
+    @contextmanager
+    def turn(self, bmc: str, password: bytes | None) -> Iterator[None]:
+        """Wait while another thread is the first to try this login; the next ones go on together if it is taken."""
+        turn = self._turns.setdefault(bmc, threading.Lock())
+        turn.acquire()
+        first = bmc not in self._taken or self._taken[bmc] != password
+        if not first:
+            turn.release()
+        try:
+            yield
+        except CloudError as error:
+            if is_refused_login(error):
+                self._taken.pop(bmc, None)
+            else:  # it gave no answer, and hosts do not wait for each other's silence
+                self._taken[bmc] = password
+            raise
+        else:
+            self._taken[bmc] = password
+        finally:
+            if first:
+                turn.release()
 
     def check(self, bmc: str, password: bytes | None) -> None:
         """Return if it may be asked now; else raise what it failed with."""

@@ -228,13 +228,14 @@ class Powers:
     def _show_machine(self, node: Node, bmc: str, *, patient: bool) -> Shown:
         """What the BMC shows; one that gave no answer rests, but for a last question."""
         asked, password = self._bmc(node, bmc), self._password(node.pool)
-        for each in () if patient else (node.id, bmc):
-            self._rests.check(each, password)
-        try:
-            shown = asked.show(self._uuids.get(node.id))
-        except CloudError as error:  # of a chassis one system may be silent, and its login is refused for all
-            self._rests.note_failure(bmc if is_refused_login(error) else node.id, password, error)
-            raise
+        with self._rests.turn(bmc, password):
+            for each in () if patient else (node.id, bmc):
+                self._rests.check(each, password)
+            try:
+                shown = asked.show(self._uuids.get(node.id))
+            except CloudError as error:  # of a chassis one system may be silent, and its login is refused for all
+                self._rests.note_failure(bmc if is_refused_login(error) else node.id, password, error)
+                raise
         for each in (node.id, bmc):
             self._rests.note_answer(each)
         return shown

@@ -92,6 +92,21 @@ def test_a_refused_login_is_tried_ever_more_rarely_until_the_password_changes(la
     assert lab.bmcs[ONE].looks > looks
 
 
+def test_a_login_that_a_chassis_refuses_is_tried_once_for_all_its_hosts(lab: PoweredLab) -> None:
+    """All are asked about at the same time, and one look at each would lock the user."""
+    names = [f"gpu-{number}" for number in range(1, 9)]
+    lab.settings = HostsSettings(machines=dict.fromkeys(names, lab.settings.machines[ONE]), power=lab.settings.power)
+    uuids = {name: f"4c4c4544-0051-4a10-8056-c4c04f4e35{number:02}" for number, name in enumerate(names, start=33)}
+    lab.agents = {name: PowerAnswer(node_id=name, system_uuid=uuid) for name, uuid in uuids.items()}
+    lab.bmcs[ONE].systems = list(uuids.values())[1:]
+    lab.bmcs[ONE].refuses, lab.cloud = 401, lab.anew()
+    for _ in range(2):
+        looks = lab.bmcs[ONE].looks
+        assert all("HTTP 401" in (node.cannot_stop or "") for node in lab.cloud.nodes())
+        assert lab.bmcs[ONE].looks == looks + 1
+        lab.clock.advance(61.0)
+
+
 def test_a_label_of_a_file_is_no_word_of_an_agent(lab: PoweredLab, tmp_path: Path) -> None:
     """A list of machines that has their UUIDs proves no BMC, also not over a restart."""
     file = tmp_path / "hosts.json"
