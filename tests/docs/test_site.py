@@ -9,13 +9,13 @@ DOCS = ROOT / "docs"
 
 
 def test_each_page_has_one_place_in_the_contents() -> None:
-    """Those of decisions and of settings have theirs below the pages that list them."""
+    """Those of decisions, settings and JSON have theirs below the pages that list them."""
     placed = re.findall(r"^[\w/.-]+$", contents((DOCS / "README.md").read_text(encoding="utf-8")), re.MULTILINE)
     pages = {str(path.relative_to(DOCS).with_suffix("")) for path in DOCS.rglob("*.md")} - {"README"}
 
     assert set(LISTS) <= pages
     assert sorted(placed) == sorted(
-        page for page in pages if not page.startswith(("adr/", "settings/")) or page == "adr/README"
+        page for page in pages if not page.startswith(("adr/", "settings/", "json/")) or page == "adr/README"
     )
 
 

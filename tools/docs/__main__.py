@@ -51,7 +51,7 @@ PAGES: dict[str, Callable[[], str]] = {
     "docs/policies/README.md": policies.render_policies_md,
     "docs/api.md": openapi.render_md,
     "docs/commands.md": commands.render_commands_md,
-    "docs/json.md": json_documents.render_json_md,
+    **{name: partial(json_documents.render_page, name) for name in json_documents.PAGES},
     "docs/compatibility.md": compatibility.render,
     **{name: partial(configuration.render_page, name) for name in configuration.PAGES},
     "docs/pictures/decision.svg": partial(decision.render_picture, "en"),

@@ -1,14 +1,20 @@
-"""docs/json.md, from the types of the documents that `--json` prints."""
+"""docs/json.md and the pages of docs/json/, from the types of the documents that `--json` prints.
 
+The examples are printed by tests/unit/cli/test_json_output.py.
+"""
+
+import json
 import re
-from collections.abc import Iterator
+from collections.abc import Iterable, Iterator
 from inspect import getdoc
-from typing import TypeAlias, get_type_hints
+from pathlib import Path
+from typing import Any, TypeAlias, get_type_hints
 
 from msgspec import inspect
 
 from gpuwatch.cli.documents import DOCUMENTS, document_type
-from gpuwatch.runtime.json_document import VERSION, version_of
+from gpuwatch.cli.main import commands
+from gpuwatch.runtime.json_document import VERSION
 from tools.docs.text import filled, linked
 
 _HEAD = f"""# JSON for programs
@@ -24,35 +30,21 @@ Each command with `--json` prints one object on one line of standard output. Wha
 - A time is ISO 8601 in UTC and ends in `Z`, such as `2026-03-01T18:00:00Z`; it may have a fraction of a second. A day
   is `2026-03-01`.
 - Money in text has all its digits, such as `"12.50"`. `null` is not known, `0` is a measured zero.
-- A node has the shape that the [API](api.md) gives it: [`status`](#status) prints what `/api/v1/nodes` answers, and
-  the account's quotas.
+- A node has the shape that the [API](api.md) gives it: [`status`](json/look.md#status) prints what `/api/v1/nodes`
+  answers, and the account's quotas.
+- Each document has an example, with one entry of each list.
 - A name says its unit: `_seconds`, `_ms` (milliseconds), `_hours`, `_bytes`, `_ratio` (0 to 1), `_watts`, `_celsius`,
   `_kwh`, `_kg`, and `usd` (US dollars).
 
 ```console
 $ gpuwatch status --json | jq -r '.nodes[] | select(.activity == "idle") | .id'
 ```
+
+Several pages use the same [parts](json/parts.md).
 """
-_UNITS = (
-    (r"usd_per_month", "US dollars a month"),
-    (r"usd_per_hour|usd_per_gpu_hour", "US dollars an hour"),
-    (r"usd_per_year", "US dollars a year"),
-    (r"(^|_)usd(_|$)", "US dollars"),
-    (r"_per_node_day$", "per node and day"),
-    (r"seconds(_|$)", "seconds"),
-    (r"_ms$", "milliseconds"),
-    (r"hours", "hours"),
-    (r"bytes_per_second", "bytes a second"),
-    (r"bytes", "bytes"),
-    (r"ratio(_|$)|probability", "0 to 1"),
-    (r"_watts$", "watts"),
-    (r"_celsius$", "degrees Celsius"),
-    (r"_kwh$", "kilowatt-hours"),
-    (r"_kg$", "kilograms"),
-    (r"_days$", "days"),
-)
+_EXAMPLES = Path(__file__).parents[2] / "tests/golden/json"
+_WIDTH = 110
 _NONE = re.compile(r"\bNone\b")
-_MEASURED = ("number", "whole number", "text", "decimal")
 _SIMPLE: dict[type, str] = {
     inspect.StrType: "text",
     inspect.IntType: "whole number",
@@ -67,26 +59,117 @@ _Object: TypeAlias = inspect.DataclassType | inspect.StructType
 _OBJECTS = (inspect.DataclassType, inspect.StructType)
 
 
-def render_json_md() -> str:
-    """The whole page."""
-    types = inspect.multi_type_info(map(document_type, DOCUMENTS))
-    roots = {kind: each for kind, each in zip(DOCUMENTS, types, strict=True) if isinstance(each, _OBJECTS)}
-    parts: dict[type, _Object] = {}
-    for root in roots.values():
-        for each in _within(root):
-            if each.cls not in parts:
-                parts[each.cls] = each
+_PARTS = "docs/json/parts.md"
+
+
+_PAGES_OF = {"On a GPU host": "host", "Where the controller runs": "controller"}
+
+
+def _families() -> dict[str, tuple[str, list[str]]]:
+    """By its page: the title of a family of documents, as `gpuwatch --help` has it, and its documents."""
+    found: dict[str, tuple[str, list[str]]] = {}
+    for title, names in commands.sections().items():
+        for name in names:
+            heading = "Recommend" if name == "recommend" else title
+            page = f"docs/json/{_PAGES_OF.get(heading, heading.lower())}.md"
+            if kinds := sorted(kind for kind in DOCUMENTS if kind.split(".")[0] == name):
+                found.setdefault(page, (heading, []))[1].extend(kinds)
+    return found
+
+
+_FAMILIES = _families()
+PAGES = ("docs/json.md", *_FAMILIES, _PARTS)
+
+
+def render_page(name: str) -> str:
+    """The page of that name: the list of documents, a family of them, or the parts that families share."""
+    if name == PAGES[0]:
+        return _index()
+    roots = _roots()
+    parts = {each.cls: each for root in roots.values() for each in _within(root)}
     own = {root.cls: kind.replace(".", " ") for kind, root in roots.items()}
     names = own | _names([cls for cls in parts if cls not in own])
-    lines = [_HEAD]
-    for kind, root in roots.items():
-        words = kind.replace(".", " ")
-        about = f"`gpuwatch {words} --json` prints `gpuwatch.{kind}/{version_of(kind)}`."
-        lines += [f"## {words}", "", about, "", *_described(root, names)]
-    lines += ["## Parts", ""]
-    for cls, name in sorted(((cls, name) for cls, name in names.items() if cls not in own), key=lambda row: row[1]):
-        lines += [f"### {name}", "", *_described(parts[cls], names)]
+    homes = _homes(roots)
+    links = {cls: f"{'' if homes[cls] == name else Path(homes[cls]).name}#{_anchor(names[cls])}" for cls in names}
+    said = {cls: f"[{names[cls]}]({links[cls]})" for cls in names}
+    title, kinds = _FAMILIES.get(name, ("Parts of several pages", []))
+    lines = [f"# JSON: {title}", "", "Generated by `make docs`; do not edit. [All documents](../json.md).", ""]
+    for kind in kinds:
+        lines += [f"## {kind.replace('.', ' ')}", "", *_described(roots[kind], said, _example(kind))]
+    here = sorted((cls for cls in parts if cls not in own and homes[cls] == name), key=names.__getitem__)
+    lines += ["## Parts", ""] if here and kinds else []
+    for cls in here:
+        lines += [f"{'###' if kinds else '##'} {names[cls]}", "", *_described(parts[cls], said)]
     return "\n".join(lines).rstrip("\n") + "\n"
+
+
+def _index() -> str:
+    """A heading for each document, for links that name it, and where it is."""
+    lines, roots = [_HEAD], _roots()
+    for page, (_, kinds) in _FAMILIES.items():
+        for kind in kinds:
+            words, about = kind.replace(".", " "), _paragraphs(roots[kind])[0]
+            link = f"[Fields and example]({page.removeprefix('docs/')}#{_anchor(words)})."
+            lines += [f"## {words}", "", filled(f"{linked(about)} {link}"), ""]
+    return "\n".join(lines).rstrip("\n") + "\n"
+
+
+def _roots() -> dict[str, _Object]:
+    """The type of each document."""
+    types = inspect.multi_type_info(map(document_type, DOCUMENTS))
+    return {kind: each for kind, each in zip(DOCUMENTS, types, strict=True) if isinstance(each, _OBJECTS)}
+
+
+def _homes(roots: dict[str, _Object]) -> dict[type, str]:
+    """The page of each type: of its document, or of the one family that uses it, or that of the shared parts."""
+    used: dict[type, set[str]] = {}
+    for page, (_, kinds) in _FAMILIES.items():
+        for kind in kinds:
+            for each in _within(roots[kind]):
+                used.setdefault(each.cls, set()).add(page)
+    homes = {cls: next(iter(pages)) if len(pages) == 1 else _PARTS for cls, pages in used.items()}
+    return homes | {roots[kind].cls: page for page, (_, kinds) in _FAMILIES.items() for kind in kinds}
+
+
+def _example(kind: str) -> list[str]:
+    """A document as a block."""
+    found = json.loads((_EXAMPLES / f"{kind}.json").read_text(encoding="utf-8"))
+    return ["```json", *_pretty(found, ""), "```", ""]
+
+
+def _pretty(value: Any, margin: str) -> Iterator[str]:  # noqa: ANN401  JSON
+    """JSON in lines, each as full as it may be: an object or a list that fits has one."""
+    whole = json.dumps(value, ensure_ascii=False)
+    if not isinstance(value, dict | list) or len(margin) + len(whole) <= _WIDTH:
+        yield margin + whole
+        return
+    pairs: Iterable[tuple[str, Any]] = value.items() if isinstance(value, dict) else (("", each) for each in value)
+    row, left = "", len(value)
+    yield margin + ("{" if isinstance(value, dict) else "[")
+    for name, each in pairs:
+        left -= 1
+        head, comma = f"{json.dumps(name)}: " if isinstance(value, dict) else "", "," if left else ""
+        first, *rest = _pretty(each, margin + "  ")
+        text = head + first.strip()
+        if row and (rest or len(row) + len(text) + 2 > _WIDTH):
+            yield row
+            row = ""
+        row = f"{row} {text}" if row else f"{margin}  {text}"
+        if rest:
+            yield row
+            yield from rest[:-1]
+            yield rest[-1] + comma
+            row = ""
+        else:
+            row += comma
+    if row:
+        yield row
+    yield margin + ("}" if isinstance(value, dict) else "]")
+
+
+def _anchor(words: str) -> str:
+    """The place of a heading, as GitHub makes it."""
+    return words.lower().replace(" ", "-")
 
 
 def _names(found: list[type]) -> dict[type, str]:
@@ -123,25 +206,30 @@ def _items(kind: inspect.Type) -> tuple[inspect.Type, ...]:
     return ()
 
 
-def _described(kind: _Object, names: dict[type, str]) -> Iterator[str]:
-    """What a type is, and its fields in their order; the None of Python is JSON's null."""
+def _paragraphs(kind: _Object) -> list[str]:
+    """What a type is; the None of Python is JSON's null."""
     text = _NONE.sub("null", getdoc(kind.cls) or "")
-    yield from (*(f"{filled(linked(' '.join(part.split())))}\n" for part in text.split("\n\n")),)
-    yield from ("| field | type | unit |", "| --- | --- | --- |")
+    return [" ".join(part.split()) for part in text.split("\n\n")]
+
+
+def _described(kind: _Object, names: dict[type, str], example: Iterable[str] = ()) -> Iterator[str]:
+    """What a type is, its example, and its fields, those of one type in one row."""
+    yield from (f"{filled(linked(part, '../'))}\n" for part in _paragraphs(kind))
+    yield from example
     order = list(get_type_hints(kind.cls))
+    fields: dict[str, list[str]] = {}
     for field in sorted(kind.fields, key=lambda each: order.index(each.name)):
         if field.encode_name != "schema":
-            words = _type(field.type, names)
-            yield f"| `{field.encode_name}` | {words} | {_unit(field.encode_name, words)} |"
+            fields.setdefault(_type(field.type, names), []).append(f"`{field.encode_name}`")
+    yield from (filled(f"- {', '.join(each)}: {words}", "  ") for words, each in fields.items())
     yield ""
 
 
 def _type(kind: inspect.Type, names: dict[type, str]) -> str:
-    """A type in words."""
+    """A type in words; `names` has the links of objects."""
     match kind:
         case inspect.DataclassType() | inspect.StructType():
-            name = names[kind.cls]
-            return f"[{name}](#{name.lower().replace(' ', '-')})"
+            return names[kind.cls]
         case inspect.EnumType():
             return ", ".join(f"`{each.value}`" for each in kind.cls)
         case inspect.LiteralType():
@@ -155,10 +243,3 @@ def _type(kind: inspect.Type, names: dict[type, str]) -> str:
             return f"object of {_type(kind.value_type, names)} by name"
     items = _items(kind)
     return f"list of {_type(items[0], names)}" if items else _SIMPLE[type(kind)]
-
-
-def _unit(name: str, kind: str) -> str:
-    """What a number or an amount is in, by its name."""
-    if not kind.startswith(_MEASURED) or (kind.startswith("text") and "usd" not in name):
-        return ""
-    return next((unit for pattern, unit in _UNITS if re.search(pattern, name)), "")

@@ -1,5 +1,6 @@
-"""Every command with `--json` prints one declared document, and docs/json.md has all of them."""
+"""Every command with `--json` prints one declared document, and docs/json/ has all of them."""
 
+import re
 from collections.abc import Iterator
 from datetime import UTC, datetime, timedelta, timezone
 from decimal import Decimal
@@ -14,7 +15,7 @@ from gpuwatch.cli.version import extras, installed_versions
 from gpuwatch.runtime.json_document import document, json_text
 from tests.support.each import for_each
 from tests.support.paths import ROOT
-from tools.docs.json_documents import render_json_md
+from tools.docs.json_documents import PAGES, render_page
 
 
 def with_json(command: click.Command, path: tuple[str, ...] = ()) -> Iterator[str]:
@@ -38,9 +39,22 @@ def test_every_document_has_a_type_that_msgspec_knows(kind: str) -> None:
     assert schema["$defs"][schema["$ref"].rpartition("/")[2]]["description"]
 
 
-def test_the_page_is_up_to_date() -> None:
-    """docs/json.md is what `make docs` writes."""
-    assert (ROOT / "docs" / "json.md").read_text(encoding="utf-8") == render_json_md(), "run `make docs`"
+@for_each(PAGES)
+def test_the_pages_are_up_to_date(name: str) -> None:
+    """docs/json.md and the page of each family are what `make docs` writes; each document has its place in both."""
+    assert (ROOT / name).read_text(encoding="utf-8") == render_page(name), "run `make docs`"
+
+
+def test_each_document_has_one_page() -> None:
+    """With its example, and a heading in docs/json.md that links lead to; no page is left over."""
+    pages = {name: render_page(name) for name in PAGES}
+    index = pages.pop(PAGES[0])
+    words = sorted(kind.replace(".", " ") for kind in DOCUMENTS)
+    example = re.compile(r'^```json\n\{\s*"schema": "gpuwatch\.([\w.]+)/\d+"', re.MULTILINE)
+
+    assert sorted(re.findall(r"^## (.+)$", index, re.MULTILINE)) == words
+    assert sorted(kind.replace(".", " ") for text in pages.values() for kind in example.findall(text)) == words
+    assert {f"docs/json/{path.name}" for path in (ROOT / "docs/json").iterdir()} == set(pages)
 
 
 def test_times_are_utc_and_numbers_are_json() -> None:

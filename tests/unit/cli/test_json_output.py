@@ -1,10 +1,12 @@
 """What every command prints with `--json`, in a world that fills it, is what its document declares."""
 
 import json
+import os
 import re
 import shlex
 from collections.abc import Iterator
 from pathlib import Path
+from socket import gethostname
 from typing import Any
 
 import msgspec
@@ -14,9 +16,12 @@ from click.testing import CliRunner
 from gpuwatch.cli.documents import DOCUMENTS, document_type
 from gpuwatch.cli.main import commands
 from tests.support.builders.json_world import made_in, stand_in
+from tests.support.each import for_each
+from tests.support.paths import GOLDEN
 
 _TIME = re.compile(r"\d{4}-\d\d-\d\d[T ]\d\d:\d\d\S*")
 _GOOD = re.compile(r"\d{4}-\d\d-\d\dT\d\d:\d\d:\d\d(\.\d+)?Z")
+RENEW = os.environ.get("GPUWATCH_UPDATE_GOLDEN") == "1"
 _FORTNIGHT = "--from 2026-03-14 --to 2026-03-28"
 
 # What is typed after `gpuwatch`, by the kind of its document. Orders come last: they change the ledger.
@@ -105,6 +110,7 @@ def test_every_document_is_printed_here() -> None:
 @pytest.mark.parametrize("kind", LINES)
 def test_what_is_printed_is_what_is_declared(kind: str, world: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     """One line; no field that the type does not have, and none missing; times end in Z; each list has an entry."""
+    monkeypatch.delenv("GPUWATCH_UPDATE_GOLDEN", raising=False)  # not a setting
     stand_in(world, monkeypatch)
     filled: dict[str, bool] = {}
     if kind == "resume":  # something must be paused, whichever tests ran before
@@ -116,16 +122,64 @@ def test_what_is_printed_is_what_is_declared(kind: str, world: Path, monkeypatch
 
         assert done.stdout.count("\n") == 1
         assert next(iter(found)) == "schema"
-        assert found.pop("schema") == f"gpuwatch.{kind}/{2 if kind in {'cost', 'report'} else 1}"
+        assert found.pop("schema") == schema(kind)
         assert as_declared(kind, found) == found
         assert [each for each in strings(found) if _TIME.fullmatch(each) and not _GOOD.fullmatch(each)] == []
+        if RENEW and line == LINES[kind][0] and not is_example(kind):
+            cut = json.dumps({"schema": schema(kind), **shortened(read_as(kind, found), found)}, indent=1)
+            cut = re.sub(rf"\b{re.escape(gethostname())}\b", "host-1", cut.replace(str(world), "/var/lib/gpuwatch"))
+            example(kind).write_text(cut + "\n", encoding="utf-8")
         filled |= {name: filled.get(name, False) or value not in ([], {}) for name, value in found.items()}
     assert {name for name, has in filled.items() if not has} - EMPTY.get(kind, set()) == set()
 
 
+@for_each(DOCUMENTS)
+def test_the_example_of_a_document_is_what_is_declared(kind: str) -> None:
+    """docs/json/ shows what was printed here, cut to one entry of each list; GPUWATCH_UPDATE_GOLDEN=1 renews it."""
+    assert is_example(kind)
+
+
+def example(kind: str) -> Path:
+    """The file that has it: its values are of the day when it was printed."""
+    return GOLDEN / "json" / f"{kind}.json"
+
+
+def is_example(kind: str) -> bool:
+    """Whether it is there, and has the fields that the type has now."""
+    if not example(kind).exists():
+        return False
+    found = json.loads(example(kind).read_text(encoding="utf-8"))
+    try:
+        return bool(found.pop("schema") == schema(kind) and as_declared(kind, found) == found)
+    except msgspec.ValidationError:
+        return False
+
+
+def shortened(read: Any, found: Any) -> Any:  # noqa: ANN401  JSON
+    """What was found, with one entry in each list and in each object by name; `read` is how its type reads it."""
+    match found:
+        case dict() if isinstance(read, dict):
+            return {name: shortened(read[name], each) for name, each in list(found.items())[:1]}
+        case dict():
+            return {name: shortened(getattr(read, name), each) for name, each in found.items()}
+        case [str() | int() | float(), _]:
+            return found  # it may be a pair
+        case list():
+            return [shortened(*each) for each in zip(read, found[:1], strict=False)]
+    return found
+
+
+def schema(kind: str) -> str:
+    """The first field of a document."""
+    return f"gpuwatch.{kind}/{2 if kind in {'cost', 'report'} else 1}"
+
+
+def read_as(kind: str, found: dict[str, Any]) -> Any:  # noqa: ANN401  of the document's type
+    """A document without its `schema`, as its type reads it."""
+    return msgspec.convert({"schema": 1, **found}, document_type(kind), strict=False)
+
+
 def as_declared(kind: str, found: dict[str, Any]) -> Any:  # noqa: ANN401  JSON
     """What is left of a document when its type has read it; a `schema` of the type's own is replaced when printed."""
-    declared = document_type(kind)
-    read = msgspec.convert({"schema": 1, **found}, declared, strict=False)
-    kept = json.loads(json.dumps(msgspec.to_builtins(read)))
+    kept = json.loads(json.dumps(msgspec.to_builtins(read_as(kind, found))))
     return {name: value for name, value in kept.items() if name != "schema"}

@@ -18,12 +18,13 @@ root_doc = "README"
 html_theme = "furo"
 html_copy_source = html_show_sourcelink = html_show_copyright = html_show_sphinx = False
 html_extra_path: list[str] = []
+html_static_path, html_css_files = ["static"], ["site.css"]
 copybutton_prompt_text = "$ "
 myst_heading_anchors = 4  # as GitHub has them
 suppress_warnings = ["misc.highlighting_failure"]  # a block of a language that it does not colour
 
 # Pages that list others, which have their places below them.
-LISTS = {"adr/README": "*", "CONFIGURATION": "settings/*"}
+LISTS = {"adr/README": "*", "CONFIGURATION": "settings/*", "json": "json/*"}
 _LINK = re.compile(r"(?<!!)\[((?:[^\[\]`]|`[^`]*`)+)\]\(([^)\s#]+)(#[^)\s]*)?\)")
 _SECTION = re.compile(r"^## (.+)$", re.MULTILINE)
 _FENCE = re.compile(r"^```.*?^```", re.MULTILINE | re.DOTALL)
