@@ -7,6 +7,7 @@ abandoned probes than GPUs and two.
 """
 
 import contextlib
+import fcntl
 import logging
 import os
 import queue
@@ -26,7 +27,10 @@ _LOG = logging.getLogger(__name__)
 TERMINATE_SECONDS = 0.5  # a probe that is only busy ends by itself: SIGKILL inside a driver call can wedge the GPU
 KILL_SECONDS = 0.5
 _LONGEST_LINE_BYTES = 1 << 20
-_MOST_LINES = 128  # some cycles that the agent has not taken yet
+# What the agent has not taken yet is some five cycles of one GPU, less than one of eight. With more, an agent that is
+# always a little too slow would be so far behind that each cycle is stale before it is shown.
+_MOST_LINES = 8
+_PIPE_BYTES = 4096  # the kernel makes it a page
 _BEHIND_SECONDS = 0.02
 
 
@@ -58,6 +62,9 @@ class ProbeChild:
         )
         if self.process.stdin is not None:
             os.set_blocking(self.process.stdin.fileno(), False)  # a probe that does not read must not hold up the agent
+        if self.process.stdout is not None:
+            with contextlib.suppress(OSError):  # it has written more by now, or the kernel has no such pipes
+                fcntl.fcntl(self.process.stdout.fileno(), fcntl.F_SETPIPE_SZ, _PIPE_BYTES)
         self.lines: queue.SimpleQueue[bytes | None] = queue.SimpleQueue()
         self._last_message = ""
         self._over = threading.Event()  # nobody takes its lines any more
