@@ -9,15 +9,17 @@ is said, as before.
 
 Logs, figures and traps (syslog, collectd, sFlow, SNMP) get no answer. A machine of a private network that sends them to
 a port counts if something here has it. Not one that gets the same from here (an overlay, a cluster), no sender that
-tries many ports (a scanner), and no container of this host. Nor ports above 32767, which are of no server. Of fewer
-than three machines the port must be one from which this machine asks nobody: theirs may be answers (to a broadcast).
+tries many ports (a scanner), and no container or virtual machine of this host. Nor ports above 32767, which are of no
+server. Of fewer than three machines the port must be one from which this machine asks nobody: theirs may be answers (to
+a broadcast).
 """
 
 import os
 import re
 from collections import Counter
-from collections.abc import Collection, Iterator, Mapping
+from collections.abc import Callable, Collection, Iterator, Mapping
 from contextlib import suppress
+from functools import cache
 from ipaddress import ip_address
 from pathlib import Path
 
@@ -40,6 +42,9 @@ _FLOW = re.compile(
 )
 _BOUND = re.compile(rb"^ *\d+: [0-9A-F]+:([0-9A-F]{4}) 0+:0000 ", re.MULTILINE)  # net/udp, net/udp6
 _NEIGHBOUR = re.compile(rb"^([0-9.]{7,15}) .* ([^\s/]{1,15})$", re.MULTILINE)  # net/arp
+# net/ipv6_route: a network that a card reaches without a gateway; fe80::/64 is on each card.
+_ON_LINK = re.compile(rb"^(?!fe80)([0-9a-f]{32}) ([0-9a-f]{2}) 0{32} 00 0{32} .* ([^\s/]{1,15})$", re.MULTILINE)
+_SHORTEST_PREFIX, _ADDRESS_BITS = 48, 128
 _LOCAL = re.compile(rb"\|-- ([0-9.]{7,15})\n\s+/32 host LOCAL")  # net/ipv4/fib_trie.c
 
 
@@ -64,7 +69,7 @@ class Datagrams:
             self._looked = at
             table = _contents(self._roots, "nf_conntrack")
             if table:
-                own, inside = own_addresses(self._roots), _own_containers(self._roots)
+                own, is_own = own_addresses(self._roots), _own_containers(self._roots)
                 for source, target, (from_port, to_port), answered in flows(table):
                     if source in own and target not in own:
                         peer = ip_address(target).packed
@@ -74,15 +79,15 @@ class Datagrams:
                         ask = Ask(peer=ip_address(source).packed, port=to_port, protocol="udp")
                         if answered:
                             _remember_ask(self._asks, ask, at)
-                        elif source not in inside and ip_address(source).is_private and to_port <= _LAST_FIXED_PORT:
+                        elif to_port <= _LAST_FIXED_PORT and ip_address(source).is_private and not is_own(source):
                             _remember_ask(self._unanswered, ask, at)
         theirs = [ask for ask, seen in self._asks.items() if at - seen < REMEMBERED_SECONDS]
         asked, counted = _by_port(self._asked, at), _by_port(self._asks, at)
         answered_ones = {ask for ask in theirs if counted[ask.port] >= _EQUALS * asked.get(ask.port, 0)}
         self.told = self._tell_us(at, asked.keys() | {_DHCP_CLIENT_PORT})
         self.counted = frozenset(answered_ones | self.told.keys())
-        latest = {**self._unanswered, **self._asks}
-        self.asking = frozenset(ask for ask in self.counted if latest[ask] == self._looked)
+        latest = (self._asks, self._unanswered)
+        self.asking = frozenset(ask for ask in self.counted if self._looked in [known.get(ask) for known in latest])
         port, machines = most_used(self.counted)
         return Asked(port=port, machines=machines)
 
@@ -106,20 +111,52 @@ def _bound_ports(roots: Roots) -> set[int]:
     return {int(each, 16) for name in ("udp", "udp6") for each in _BOUND.findall(_contents(roots, name))}
 
 
-def _own_containers(roots: Roots) -> frozenset[str]:
-    """The neighbours that are reached by no card of hardware: this host's containers and virtual machines."""
-    found = [
-        (each[1].decode(), each[2].decode("ascii", "replace")) for each in _NEIGHBOUR.finditer(_contents(roots, "arp"))
-    ]
-    cards = {card: _is_real(roots.sys / "class/net" / card) for card in {card for _, card in found}}
-    return frozenset(address for address, card in found if not cards[card])
+def _own_containers(roots: Roots) -> Callable[[str], bool]:
+    """Whether an address is that of a container or virtual machine of this host.
+
+    It is a neighbour by a card with nothing else behind. No file lists neighbours of IPv6: there it is the card's
+    network.
+    """
+    theirs = cache(lambda card: _has_containers_alone(roots.sys / "class/net" / card.decode("ascii", "replace")))
+    fourth = {each[1].decode() for each in _NEIGHBOUR.finditer(_contents(roots, "arp")) if theirs(each[2])}
+    sixth = set[tuple[int, int]]()
+    for each in _ON_LINK.finditer(_contents(roots, "ipv6_route")):
+        length = int(each[2], 16)
+        if _SHORTEST_PREFIX <= length <= _ADDRESS_BITS and theirs(each[3]):
+            sixth.add((length, int(each[1], 16) >> (_ADDRESS_BITS - length)))
+    lengths = {length for length, _ in sixth}
+
+    def is_own(source: str) -> bool:
+        if ":" not in source:
+            return source in fourth
+        address = ip_address(source)
+        return any((length, int(address) >> (_ADDRESS_BITS - length)) in sixth for length in lengths)
+
+    return is_own
 
 
-def _is_real(card: Path) -> bool:
-    """Whether it is hardware, lies on a card that is (a bridge, a bond, a VLAN), or is not to be seen."""
-    if not card.exists() or (card / "device").exists():
-        return True
-    return any(_is_real(each) for each in card.glob("lower_*"))
+def _has_containers_alone(card: Path) -> bool:
+    """A veth, or a bridge of veths and virtual machines' taps.
+
+    Any other card without hardware may lead to other machines: an overlay, a tap of a VPN, a bridge of Open vSwitch.
+    """
+    with suppress(OSError):
+        if (card / "bridge").is_dir():
+            return all((port / "tun_flags").exists() or _is_veth(port) for port in card.glob("lower_*"))
+        return _is_veth(card)
+    return False
+
+
+def _is_veth(card: Path) -> bool:
+    """Whether its other end is another card, mostly of another network namespace, and no hardware lies below.
+
+    Raises:
+        OSError: it is not to be seen.
+
+    """
+    index, other = ((card / name).read_text().strip() for name in ("ifindex", "iflink"))
+    below = (card / "device").exists() or any(card.glob("lower_*")) or "DEVTYPE=" in (card / "uevent").read_text()
+    return other not in {"0", index} and not below
 
 
 def flows(table: bytes) -> Iterator[tuple[str, str, tuple[int, int], bool]]:

@@ -79,18 +79,58 @@ def test_one_machine_that_answers_what_this_one_asks_its_network_tells_nothing(h
     assert telling(host, flow("10.0.1.1", 67, HERE, 68, answered=False), bound=68) == (None, 0)
 
 
-@pytest.mark.parametrize(("below", "counts"), [("veth1a2b", 0), ("eno1", 1)])
-def test_a_container_of_this_host_is_no_other_machine(host: Roots, below: str, counts: int) -> None:
-    """It sends its figures to the agent here, over a bridge without hardware; others come over one that has a card."""
-    cards = host.sys / "class/net"
-    (cards / "br0" / f"lower_{below}").mkdir(parents=True)
-    if below == "eno1":
-        (cards / "br0" / f"lower_{below}" / "device").mkdir()
+# What sysfs shows of cards: ifindex, iflink, uevent, and what else is there.
+VETH, CARD, VXLAN = ("7", "2", "", ()), ("2", "2", "", ("device",)), ("5", "5", "DEVTYPE=vxlan\n", ())
+TAP, SWITCH = ("6", "6", "", ("tun_flags",)), ("8", "8", "", ())
+
+
+def place(card: Path, index: str, link: str, event: str, more: tuple[str, ...]) -> None:
+    """One card, as the kernel shows it."""
+    card.mkdir(parents=True)
+    for name, text in (("ifindex", index), ("iflink", link), ("uevent", event)):
+        (card / name).write_text(text)
+    for each in more:
+        (card / each).mkdir()
+
+
+@pytest.mark.parametrize(
+    ("card", "ports", "counts"),
+    [
+        ("bridge", (VETH,), 0),
+        ("bridge", (VETH, TAP), 0),
+        ("bridge", (VETH, CARD), 1),
+        ("bridge", (VETH, VXLAN), 1),
+        (VETH, (), 0),
+        (CARD, (), 1),
+        (VXLAN, (), 1),
+        (TAP, (), 1),
+        (SWITCH, (), 1),
+        (None, (), 1),
+    ],
+    ids=["containers", "machines", "network", "overlay", "veth", "card", "vxlan", "vpn", "openvswitch", "unseen"],
+)
+def test_a_container_of_this_host_is_no_other_machine(
+    host: Roots, card: object, ports: tuple[tuple[str, str, str, tuple[str, ...]], ...], counts: int
+) -> None:
+    """It sends its figures to the agent here, over a card that leads to nobody else; by IPv6, too."""
+    folder = host.sys / "class/net/br0"
+    if card is not None:
+        place(folder, *(("4", "4", "DEVTYPE=bridge\n", ("bridge",)) if card == "bridge" else card))  # type: ignore[misc]
+    for number, port in enumerate(ports):
+        place(folder / f"lower_port{number}", *port)
     row = "{:16} 0x1         0x2         02:42:ac:11:00:03     *        br0\n"
     (host.proc / "net/arp").write_text(
         f"IP address       HW type     Flags       HW address            Mask     Device\n{row.format('172.17.0.3')}"
     )
-    assert telling(host, flow("172.17.0.3", 40_001, HERE, 8125, answered=False), bound=8125)[1] == counts
+    network = "fd000001000000000000000000000000 40"
+    (host.proc / "net/ipv6_route").write_text(
+        f"{network} {'0' * 32} 00 {'0' * 32} 00000100 00000003 00000000 00000001      br0\n"
+        f"{'fe800000'.ljust(32, '0')} 40 {'0' * 32} 00 {'0' * 32} 00000100 00000001 00000000 00000001      br0\n"
+    )
+    for source, here in (("172.17.0.3", HERE), ("fd00:1::3", "fd00::5")):
+        assert telling(host, flow(source, 40_001, here, 8125, answered=False), bound=8125)[1] == counts
+    for source in ("fd00:2::3", "fe80::9"):
+        assert telling(host, flow(source, 40_001, "fd00::5", 8125, answered=False), bound=8125)[1] == 1
 
 
 def test_equals_and_scanners_tell_nothing(host: Roots) -> None:
@@ -117,6 +157,16 @@ def test_who_told_something_is_remembered_for_an_hour(host: Roots) -> None:
     assert seen.told.keys() == seen.counted
     assert not seen.asking
     assert seen.find_asked(6030.0).machines == 0
+
+
+def test_who_was_answered_before_may_tell_something_now(host: Roots) -> None:
+    """It is seen at this look, whatever the answer was that it got before."""
+    seen = Datagrams(host)
+    telling(host)
+    for at, answered in ((0.0, True), (60.0, False)):
+        (host.proc / "net/nf_conntrack").write_text("".join(clients(1, 514, answered=answered)))
+        seen.find_asked(at)
+        assert len(seen.asking) == 1
 
 
 def test_an_address_of_ipv6_is_the_same_however_it_is_written(host: Roots) -> None:
