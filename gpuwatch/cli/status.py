@@ -17,6 +17,7 @@ from gpuwatch.model.activity import State, legend
 from gpuwatch.model.currency import display_currency
 from gpuwatch.model.decision import REMOVALS, Verb
 from gpuwatch.model.duration import format_duration, format_time
+from gpuwatch.model.fleet import NodeState
 from gpuwatch.model.money import bare_usd, format_usd, price_note
 from gpuwatch.model.readable import how_many, legible
 from gpuwatch.model.verbs import PREPARATIONS
@@ -176,7 +177,8 @@ def totals(page: NodesPage) -> str:
         use: sum((row.usd_per_hour_of_no_use.get(use, Decimal(0)) for row in running), Decimal(0)) for use in OF_NO_USE
     }
     each = ", ".join(f"{use} {format_usd(usd)}" for use, usd in by_use.items() if usd)
-    known = any(row.activity is not State.UNKNOWN for row in running) or not running
+    uses = {_possible_use(row) for row in rows if not row.foreign} - {None}
+    known = uses != {State.UNKNOWN}
     total = format_usd(sum(by_use.values())) + "/h" if known else "not known"
     parts.append(f"wasted now: {total}" + (f" ({each})" if each else ""))
     unpriced = sum(row.usd_per_hour is None for row in running)
@@ -191,8 +193,13 @@ def totals(page: NodesPage) -> str:
 
 
 def all_unknown(page: NodesPage) -> bool:
-    """Whether machines run, and nothing is known of the use of any."""
-    return {row.activity for row in page.nodes if row.activity is not None} == {State.UNKNOWN}
+    """Whether machines run, or may run, and nothing is known of the use of any."""
+    return {_possible_use(row) for row in page.nodes} - {None} == {State.UNKNOWN}
+
+
+def _possible_use(row: NodeRow) -> State | None:
+    """What it does: unknown too where nobody says whether it runs, as of a silent host of one's own."""
+    return State.UNKNOWN if row.activity is None and row.state is NodeState.UNKNOWN else row.activity
 
 
 def hints(page: NodesPage) -> Iterator[str]:

@@ -19,6 +19,7 @@ from gpuwatch.cli.status import Choice
 from gpuwatch.controller.node_row import NodesPage, nodes_page
 from gpuwatch.controller.round import Round
 from gpuwatch.model.activity import State
+from gpuwatch.model.fleet import NodeState
 from gpuwatch.runtime.translation import translate_text
 from tests.support.builders.small_fleet import a_day
 from tests.support.golden_text import check
@@ -98,6 +99,17 @@ def test_a_fleet_of_which_nothing_is_known_is_no_fleet_without_waste(
     said = " ".join(done.output.split())
     assert "Warning: the use of no running machine is known, so no idle one is found and none is stopped." in said
     assert "Most say: timeout. Let the security group pass" in said or "Most say: refused. Start its agent" in said
+
+
+def test_hosts_of_which_nobody_knows_whether_they_run_are_no_fleet_without_waste() -> None:
+    """Hosts of one's own with silent agents have no use on record, and none is known to be off."""
+    silent = tuple(replace(row, activity=None, state=NodeState.UNKNOWN, foreign=False) for row in PAGE.nodes[:2])
+    off = replace(silent[0], state=NodeState.STOPPED)
+
+    assert status.all_unknown(replace(PAGE, nodes=(*silent, off)))
+    assert "wasted now: not known" in status.totals(replace(PAGE, nodes=silent))
+    assert not status.all_unknown(replace(PAGE, nodes=(off,)))
+    assert "wasted now: $0.00/h" in status.totals(replace(PAGE, nodes=(off,)))
 
 
 def test_the_totals_add_up() -> None:
