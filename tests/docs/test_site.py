@@ -3,7 +3,7 @@
 import re
 
 from tests.support.paths import ROOT
-from tools.docs.site.conf import LISTS, contents, within
+from tools.docs.site.conf import LISTS, contents, pairs, within
 
 DOCS = ROOT / "docs"
 
@@ -27,3 +27,8 @@ def test_what_is_outside_of_the_pages_is_a_name() -> None:
     assert within("clouds/aws", page + block) == (
         "code, `iam`, [all](../adr/README.md), [guard](../guard.md#busy), [web](https://a.b)" + block
     )
+
+
+def test_words_of_chinese_are_found_within_a_clause() -> None:
+    """Most have two characters, and there is no space between them."""
+    assert pairs("idle: 空闲的机器,关机 GPU 用") == ["空闲", "闲的", "的机", "机器", "关机"]

@@ -5,12 +5,14 @@ what a page links to elsewhere in the repository the name stands there.
 """
 
 import re
+from importlib import import_module
 from pathlib import Path
 from typing import Any
 
 from gpuwatch import __version__
 
-DOCS = Path(__file__).resolve().parents[3] / "docs"
+_ROOT = Path(__file__).resolve().parents[3]
+DOCS = _ROOT / "docs"
 
 project, release, html_title = "gpuwatch", __version__, f"gpuwatch {__version__}"
 extensions = ["myst_parser", "sphinx_copybutton"]
@@ -18,6 +20,7 @@ root_doc = "README"
 html_theme = "furo"
 html_copy_source = html_show_sourcelink = html_show_copyright = html_show_sphinx = False
 html_extra_path: list[str] = []
+html_favicon = str(_ROOT / "gpuwatch/controller/web/icon.svg")
 html_static_path, html_css_files = ["static"], ["site.css"]
 copybutton_prompt_text = "$ "
 myst_heading_anchors = 4  # as GitHub has them
@@ -28,6 +31,7 @@ LISTS = {"adr/README": "*", "CONFIGURATION": "settings/*", "json": "json/*"}
 _LINK = re.compile(r"(?<!!)\[((?:[^\[\]`]|`[^`]*`)+)\]\(([^)\s#]+)(#[^)\s]*)?\)")
 _SECTION = re.compile(r"^## (.+)$", re.MULTILINE)
 _FENCE = re.compile(r"^```.*?^```", re.MULTILINE | re.DOTALL)
+_CHINESE = re.compile("[\u4e00-\u9fff]{2,}")
 
 
 def within(page: str, text: str) -> str:
@@ -64,6 +68,15 @@ def contents(text: str) -> str:
     return "\n\n".join(made)
 
 
+def pairs(text: str) -> list[str]:
+    """Each two characters of Chinese text that stand together.
+
+    Sphinx keeps a whole clause as one word, and its search finds three letters within a word, but most words of Chinese
+    have two.
+    """
+    return [run[at : at + 2] for run in _CHINESE.findall(text) for at in range(len(run) - 1)]
+
+
 def read_page(_: object, page: str, source: list[str]) -> None:
     """Change a page before it is parsed."""
     text = within(page, source[0])
@@ -76,4 +89,10 @@ def read_page(_: object, page: str, source: list[str]) -> None:
 
 def setup(app: Any) -> None:  # noqa: ANN401  Sphinx is not there where this is only tested
     """Called by Sphinx."""
+    english: Any = import_module("sphinx.search.en").SearchEnglish
+
+    def split(self: object, text: str) -> list[str]:
+        return [*english.split(self, text), *pairs(text)]
+
+    app.add_search_language(type("Search", (english,), {"split": split}))
     app.connect("source-read", read_page)
