@@ -8,13 +8,8 @@ from gpuwatch.agent.metadata.base import MetadataService
 
 DMI = Path("/sys/class/dmi/id")
 
-PROVIDERS = (
-    "aws",
-    "azure",
-    "gcp",
-    "alibaba",
-    "tencent",
-)  # each is a module here; an agent loads its own alone
+# Each is a module here; an agent loads its own alone.
+PROVIDERS = ("aws", "azure", "gcp", "alibaba", "tencent")
 
 # File of /sys/class/dmi/id, what it says there in full; all are readable by everybody.
 _BOARDS: tuple[tuple[str, str, str], ...] = (
