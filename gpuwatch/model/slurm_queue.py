@@ -9,7 +9,8 @@ time, another job, a licence, or for more nodes than are idle now. Rules, all of
    start at once. A throttled array may start as many tasks as its limit leaves next to those that run.
 3. It holds none where it waits for a person (held), for another job that waits itself, for what never comes (a limit of
    the partition or of its own size, a budget that is spent), or where it has waited for more than `LONGEST_WAIT`.
-4. Nor where it wants one node, waits for resources and has for `LOOK_SECONDS`: Slurm has looked at the idle ones.
+4. Nor where it wants one node, waits for resources and has for `LOOK_SECONDS`: Slurm has looked at the idle ones. The
+   parts of a heterogeneous job begin together, so that one of them may fit and wait for the others.
 5. Nor where it starts later than `HORIZON_SECONDS` from now.
 6. Of a person's jobs that wait for the same limit of theirs (Assoc..., QOS..., singleton) only the first holds: one job
    of theirs ends, one begins.
@@ -98,8 +99,13 @@ def _starting(jobs: Sequence[QueuedJob], now: datetime) -> Iterator[tuple[Queued
 
 def _need(job: QueuedJob, fitting: Sequence[SlurmNode]) -> int:
     """Rule 2: how many nodes; a job that says its GPUs and not its nodes needs as many as have them."""
-    each = max((node.gpus or 0 for node in fitting), default=0)
+    each = max((_gpus_on(node) or 0 for node in fitting), default=0)
     return max(job.count, ceil(job.gpus / each) if each else job.count)
+
+
+def _gpus_on(node: SlurmNode) -> int | None:
+    """How many GPUs it has for jobs, where parts of one (MIG) are GPUs to Slurm; None: nobody knows."""
+    return node.gpus if node.gpu_kinds is None else sum(count for _, count in node.gpu_kinds)
 
 
 def _waiting_time(job: QueuedJob, now: datetime) -> timedelta | None:
@@ -108,6 +114,8 @@ def _waiting_time(job: QueuedJob, now: datetime) -> timedelta | None:
 
 def _is_looked_at(job: QueuedJob, now: datetime) -> bool:
     """Rule 4, of a job that wants one node."""
+    if "+" in job.job:
+        return False
     waited = _waiting_time(job, now)
     looked = waited is None or waited.total_seconds() > LOOK_SECONDS
     return looked and job.reason.startswith(_RESOURCES) and not job.planned
@@ -136,8 +144,8 @@ def could_use(job: QueuedJob, node: SlurmNode) -> bool:
         return False
     if node.features is not None and not _has_features(job.features, node.features):
         return False
-    asked = gpus_by_kind(job.gres)
-    if node.gpus is not None and sum(asked.values()) > node.gpus:
+    asked, gpus = gpus_by_kind(job.gres), _gpus_on(node)
+    if gpus is not None and sum(asked.values()) > gpus:
         return False
     if node.gpu_kinds is None:
         return True

@@ -7,6 +7,7 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
+from gpuwatch.controller.slurm.scontrol import parse_nodes
 from gpuwatch.model.slurm import SlurmNode
 from gpuwatch.model.slurm_listing import QueuedJob, node_in_slurm, parse_queue, total_gpus
 from gpuwatch.model.slurm_queue import could_use, held_nodes
@@ -237,6 +238,7 @@ QUEUES = {
         ],
         2,
     ),
+    "a part of a heterogeneous job that waits for the other": ([a_line(job="951+1", reason="Resources")], 1),
     "requeued after a crash, in two minutes": (
         [a_line(job="960", reason="BeginTime", start="2026-01-05T08:02:00", count=2)],
         2,
@@ -283,6 +285,7 @@ def test_jobs_of_a_reservation_hold_its_nodes_alone() -> None:
         ("gres:gpu:h100:16", "N/A", "1", 16),
         ("gpu:16", "(null)", "1", 16),
         ("gres/gpu:8", "N/A", "1", 8),
+        ("gres/gpu:2080ti:16", "N/A", "1", 16),
         ("N/A", "gres/gpu:1", "12", 12),
         ("N/A", "N/A", "12", 0),
         ("gres/shard:4", "N/A", "1", 0),
@@ -348,6 +351,29 @@ def test_each_kind_of_gpu_has_to_be_there_in_its_number(gres: str, *, fits: bool
     """Four of one kind and two of another are not six of either."""
     node = node_in_slurm("gpu-1", ["idle|all|(null)|gpu:h100:4,gpu:a100:2"])
     assert could_use(QueuedJob(job="1", reason="Priority", partitions=("all",), gres=gres), node) is fits
+
+
+@pytest.mark.parametrize(
+    ("there", "asked", "fits"),
+    [
+        ("gpu:2080ti:8(S:0-1)", "gres/gpu:2080ti:8", True),
+        ("gpu:3090:4", "gres:gpu:3090:4", True),
+        ("gpu:3090:4", "gres/gpu:4", True),
+        ("gpu:3090:4", "gres/gpu:3090:5", False),
+        ("gpu:3090:4", "gres/gpu:4090:1", False),
+        ("gpu:1g.10gb:7", "gres/gpu:7", True),
+        ("gpu:1g.10gb:7", "gres/gpu:1g.10gb:7", True),
+        ("gpu:1g.10gb:7", "gres/gpu:3g.40gb:1", False),
+        ("gpu:a100:2,gpu:1g.10gb:7", "gres:gpu:9", True),
+        ("gpu:a100:2,gpu:1g.10gb:7", "gres:gpu:10", False),
+    ],
+)
+def test_kinds_that_begin_with_digits(there: str, asked: str, *, fits: bool) -> None:
+    """Cards such as 2080ti and 3090, and parts of a GPU, which Slurm counts as GPUs; from scontrol as from sinfo."""
+    job = QueuedJob(job="1", reason="Priority", partitions=("all",), gres=asked)
+    (node,) = parse_nodes(f"NodeName=n Arch=x86_64\n   Gres={there}\n   State=IDLE\n   Partitions=all \n")
+    assert could_use(job, node) is fits
+    assert could_use(job, node_in_slurm("n", [f"idle|all|(null)|{there}"])) is fits
 
 
 @pytest.mark.parametrize(("kinds", "fits"), [({"h100"}, True), ({"v100", "a100"}, True), ({"v100"}, False)])
