@@ -100,10 +100,10 @@ def main() -> int:
         print(json.dumps({name: [figure.as_object() for figure in figures] for name, figures in rows}))
     elif rows:
         machine = f"{os.cpu_count()} processors, Python {platform.python_version()}, load {began:.1f}"
-        measured = f"{machine} at the beginning and {os.getloadavg()[0]:.1f} at the end\n\n{table(rows)}"
-        print(measured)
+        head = f"{machine} at the beginning and {os.getloadavg()[0]:.1f} at the end\n\n"
+        print(head + table(rows))
         if arguments.page is not None:
-            put(arguments.page, " ".join(name for name, _ in rows), measured)
+            put(arguments.page, " ".join(name for name, _ in rows), head + table(rows, goals_only=True))
     played = [
         [module, *(["--page", str(arguments.page)] if arguments.page is not None and name in _PAGED else [])]
         for name, module in _RECORDINGS.items()

@@ -56,12 +56,12 @@ class Figure:
 _HEADER = ("", "ratio", "measured", "", "to", "", "goal")
 
 
-def table(sections: Iterable[tuple[str, Sequence[Figure]]]) -> str:
-    """Aligned plain text: the ratio first, then medians with min-max of both sides."""
+def table(sections: Iterable[tuple[str, Sequence[Figure]]], *, goals_only: bool = False) -> str:
+    """Aligned plain text: the ratio first, then medians with min-max of both sides; for a page only rows with a goal."""
     lines: list[tuple[str, ...]] = [_HEADER]
     for title, figures in sections:
         lines += [("",) * len(_HEADER), (title, *("",) * (len(_HEADER) - 1))]
-        lines += [_cells(figure) for figure in figures]
+        lines += [_cells(figure) for figure in figures if figure.goal or not goals_only]
     widths = [max(len(line[column]) for line in lines) for column in range(len(_HEADER))]
     right = {1, 2, 4}
     return "\n".join(

@@ -324,7 +324,7 @@ def main() -> int:
     )
     print(f"\n{table([('commitments', figures)])}")
     if arguments.page is not None:
-        put(arguments.page, "forecast", table([("forecast", goals), ("commitments", figures)]))
+        put(arguments.page, "forecast", table([("forecast", goals), ("commitments", figures)], goals_only=True))
     print(f"{time.perf_counter() - begun:.0f} s", file=sys.stderr)
     return 0
 

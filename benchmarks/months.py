@@ -246,10 +246,9 @@ def main() -> int:
     figures = list(_families())
     if _RECORDINGS.is_dir():
         figures += _recorded(_RECORDINGS)
-    made = table([("months", figures)])
-    print(made)
+    print(table([("months", figures)]))
     if arguments.page is not None:
-        put(arguments.page, "months", made)
+        put(arguments.page, "months", table([("months", figures)], goals_only=True))
     return 0
 
 

@@ -125,15 +125,16 @@ def main() -> int:
         for name in each:
             said += [_line(name, rows[_USED, name]), _line("asked", with_question[name])]
     points = dict[float, Row]()
+    by_price = [f"{'':>24} " + _titles()]
     for title, each in sets.items():
-        said += ["", f"{title}, by what an hour of waiting costs"]
+        by_price += ["", f"{title}, by what an hour of waiting costs"]
         for usd in _PRICES:
             points[usd] = _means(rows[usd, name] for name in each)
-            said.append(_line(f"${usd:.0f} an hour", points[usd]))
-        said.append(_line("asked", _means(with_question[name] for name in each)))
+            by_price.append(_line(f"${usd:.0f} an hour", points[usd]))
+        by_price.append(_line("asked", _means(with_question[name] for name in each)))
         said += _curve(points) if title == next(iter(sets)) else []
-    text = "\n".join(line.rstrip() for line in said)
-    print(text)
+    text = "\n".join(line.rstrip() for line in by_price)
+    print("\n".join([*said, "", text]))
     if asked.page is not None:
         put(asked.page, "people", text)
     return 0

@@ -146,10 +146,10 @@ def main() -> int:
             print(f"{said[-1]}\n", flush=True)
             figures += _figures(minutes, found)
         figures += _profile({trace: run.result() for trace, run in balanced.items()}) if balanced else []
-    said.append(table([("idle cost over the optimum, geometric mean of the traces", figures)]))
-    print(said[-1])
+    means = [("idle cost over the optimum, geometric mean of the traces", figures)]
+    print(table(means))
     if arguments.page is not None:
-        put(arguments.page, "timing", "\n\n".join(said))
+        put(arguments.page, "timing", "\n\n".join([*said, table(means, goals_only=True)]))
     return 0
 
 
