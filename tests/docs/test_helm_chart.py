@@ -218,27 +218,6 @@ def test_who_asks_the_kubelet_is_root_and_nothing_else() -> None:
         assert len(one(name, "DaemonSet", "agent")["spec"]["template"]["spec"]["containers"]) == 1
 
 
-def test_the_agent_is_that_of_the_page() -> None:
-    """docs/containers.md shows the same pod for those who do not use Helm."""
-    page = (ROOT / "docs/containers.md").read_text(encoding="utf-8")
-    manifest = yaml.safe_load(page.partition("```yaml\n")[2].partition("```")[0])
-    told, made = manifest["spec"]["template"]["spec"], one("defaults", "DaemonSet", "agent")["spec"]["template"]["spec"]
-
-    for key in ("runtimeClassName", "hostPID", "hostNetwork", "nodeSelector", "tolerations", "securityContext"):
-        assert made[key] == told[key], key
-    for key in (
-        "args",
-        "env",
-        "ports",
-        "securityContext",
-        "resources",
-        "livenessProbe",
-        "readinessProbe",
-        "volumeMounts",
-    ):
-        assert made["containers"][0][key] == told["containers"][0][key], key
-
-
 @pytest.mark.parametrize(
     ("name", "part"),
     [("defaults", "agent"), ("everything", "agent"), ("everything", "controller"), ("kubernetes", "controller")],
