@@ -1,4 +1,4 @@
-"""The document of `gpuwatch backtest --json`; docs/backtest.md defines each key."""
+"""The document of `gpuwatch backtest --json`; docs/json/try.md shows each key."""
 
 from dataclasses import dataclass
 from datetime import date, datetime, timedelta
@@ -103,7 +103,7 @@ class BacktestDocument:
 
 
 def backtest_document(result: Backtest, most: int = LISTED) -> BacktestDocument:
-    """For programs; docs/backtest.md defines each key. `most` bounds each list of stops."""
+    """For programs; docs/json/try.md shows each key. `most` bounds each list of stops."""
     return BacktestDocument(
         trace=result.source,
         begins_at=result.history.begins_at,
