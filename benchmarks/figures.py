@@ -57,7 +57,7 @@ _HEADER = ("", "ratio", "measured", "", "to", "", "goal")
 
 
 def table(sections: Iterable[tuple[str, Sequence[Figure]]], *, goals_only: bool = False) -> str:
-    """Aligned plain text: the ratio first, then medians with min-max of both sides; for a page only rows with a goal."""
+    """Aligned plain text: the ratio first, then medians with min-max of both sides; a page shows goals only."""
     lines: list[tuple[str, ...]] = [_HEADER]
     for title, figures in sections:
         lines += [("",) * len(_HEADER), (title, *("",) * (len(_HEADER) - 1))]

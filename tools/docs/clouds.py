@@ -6,8 +6,8 @@ from gpuwatch.clouds.unseen import HEADING, UNSEEN, unseen_of
 from tools.docs.text import filled, linked
 
 _INTRO = (
-    "Written by `make docs` from `gpuwatch/clouds/unseen.py`; do not edit. If one of these is otherwise, it mostly ends "
-    "in a refusal or in a machine that is left alone. Please send what you see (docs/doctor.md)."
+    "Written by `make docs` from `gpuwatch/clouds/unseen.py`; do not edit. If one of these is otherwise, it mostly "
+    "ends in a refusal or in a machine that is left alone. Please send what you see (docs/doctor.md)."
 )
 _SECTION = re.compile(rf"^## {HEADING}\n.*?(?=^## |\Z)", re.MULTILINE | re.DOTALL)
 CLOUDS = tuple(dict.fromkeys(each.cloud for each in UNSEEN))

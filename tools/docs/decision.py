@@ -25,8 +25,8 @@ from tools.docs.svg import draw, text_at
 
 Words = tuple[str, str]  # in English and in Chinese
 
-_WIDTH, _HEAD, _ROW, _PAD, _LEFT, _SPLIT = 860, 44, 17, 14, 52, 520
-_LETTERS = {"en": (62, 43), "zh": (34, 24)}  # that fit beside each other: in what happens, and in what keeps a machine
+_WIDTH, _TOP, _ROW, _PAD, _LEFT = 380, 12, 17, 16, 48  # narrow: on a telephone it is read as it is
+_LETTERS = {"en": 45, "zh": 24}  # that fit in a line
 _PLACE = re.compile(r"(<!-- stages -->)\n.*?(<!-- end of stages -->)", re.DOTALL)
 
 
@@ -186,24 +186,21 @@ def with_stages(language: str, page: str) -> str:
 
 def render_picture(language: str) -> str:
     """The picture, as SVG in light and dark."""
-    which, (left, right) = _which(language), _LETTERS[language]
-    parts, y = list[str](), _HEAD
+    which, letters = _which(language), _LETTERS[language]
+    parts, y = list[str](), _TOP
     stages = _stages()
     for number, stage in enumerate(stages, start=1):
-        does, keeps = _lines(stage.does[which], left, language), _lines(stage.keeps[which], right, language)
-        middle = y + 10
+        does, keeps = (_lines(each[which], letters, language) for each in (stage.does, stage.keeps))
+        middle, height = y + 10, _ROW * (1 + len(does) + len(keeps)) + _PAD
         if number < len(stages):
-            height = _height(does, keeps)
             parts.append(f'<line class="rule" x1="26" y1="{middle}" x2="26" y2="{middle + height}" stroke-width="2"/>')
         parts.append(f'<circle class="dot" cx="26" cy="{middle}" r="12"/>')
         parts.append(f'<text class="number" x="26" y="{middle + 4}" text-anchor="middle">{number}</text>')
         parts.append(text_at(_LEFT, y + 14, stage.name[which], "name"))
         parts += [text_at(_LEFT, y + 14 + _ROW * (row + 1), line) for row, line in enumerate(does)]
-        parts += [text_at(_SPLIT, y + 14 + _ROW * row, line, "keep") for row, line in enumerate(keeps)]
-        y += _height(does, keeps)
-    _, does_head, keeps_head, _ = _HEADS[language]
-    head = [text_at(_LEFT, 24, does_head, "head"), text_at(_SPLIT, 24, keeps_head, "head")]
-    return draw(_WIDTH, y, [*head, *parts])
+        parts += [text_at(_LEFT, y + 14 + _ROW * (1 + len(does) + row), line, "keep") for row, line in enumerate(keeps)]
+        y += height
+    return draw(_WIDTH, y, parts)
 
 
 def _which(language: str) -> int:
@@ -238,7 +235,3 @@ def _pieces(words: str) -> list[str]:
         else:
             pieces.append(letter)
     return pieces
-
-
-def _height(does: Sequence[str], keeps: Sequence[str]) -> int:
-    return _ROW * max(len(does) + 1, len(keeps)) + _PAD
