@@ -35,9 +35,9 @@ def node_owner(case: Case) -> Finding:
 
     Two systems that remove nodes fight: one takes the machine that the other has just kept, or launches another in its
     place. Each pool has one owner, `pools.<name>.kubernetes.node_owner`. Where it says nobody (the default),
-    cluster-autoscaler or karpenter, gpuwatch only shows what is idle. The marks of the node are looked at as well: if
-    they name Karpenter, cluster-autoscaler, Cluster API or OpenShift's Machine API while the pool says gpuwatch, nobody
-    knows, and the node stays.
+    cluster-autoscaler or karpenter, gpuwatch only shows what is idle. The node's marks are looked at as well: those
+    of Karpenter, cluster-autoscaler, Cluster API, OpenShift's Machine API, Gardener, Kubermatic, CAST AI and Spot
+    Ocean. If they name one of these while the pool says gpuwatch, nobody knows, and the node stays.
 
     Set `pools.<name>.kubernetes.node_owner: gpuwatch`, and take the node group out of the other autoscaler first.
     """

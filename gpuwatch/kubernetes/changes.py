@@ -24,8 +24,12 @@ from gpuwatch.model.kubernetes import CORDONED_AT, CORDONED_BY, MARKED_BY, UNHEA
 
 _GOOD = range(200, 300)
 _MANAGER = {"fieldManager": "gpuwatch"}  # who is named in the object's managedFields
-# Refusals of one pod, in the API server's words: several budgets, a webhook that says no, and one that does not answer.
-_NOT_NOW = ("more than one PodDisruptionBudget", "admission webhook", "failed calling webhook")
+# Refusals of one pod, in the API server's words: several budgets, a webhook that says no, one that does not answer, an
+# admission policy, and a namespace that is being deleted.
+_NOT_NOW = (
+    *("more than one PodDisruptionBudget", "admission webhook", "failed calling webhook"),
+    *("denied request", "because it is being terminated"),
+)
 
 
 def cordon(api: Api, name: str, key: str, *, permit: Permit, now: datetime, taint: bool) -> None:

@@ -70,6 +70,9 @@ _VERSION_DIGITS = 20
 _BACKOFF_LIMIT = 6  # of a Job that names none
 _AS_LABELS = frozenset({PROTECT, SNOOZE_UNTIL, QUEUE_LABEL})
 _NOTHING: Mapping[str, str] = {}
+GANG = "@gang"  # among a pod's labels: the gang that its scheduler starts as a whole; no label has such a key
+_GANGS = ("scheduling.k8s.io/group-name", "pod-group-name")  # annotations of Volcano and of KAI
+_TASK_GROUP, _APPLICATIONS = "yunikorn.apache.org/task-group-name", ("applicationId", "yunikorn.apache.org/app-id")
 _NO_NEEDS = Needs(doubt="it cannot be read")
 
 
@@ -168,7 +171,7 @@ def pod_facts(pod: PodObject, gpu_resources: Sequence[str]) -> PodFacts | None:
         unschedulable=_unschedulable(pod) if waits else None,
         placement=_placement(spec) if waits else None,
         annotations=keeping_annotations(meta),
-        labels={intern(key): intern(value) for key, value in meta.labels.items()} if meta.labels else _NOTHING,
+        labels=_labels(meta, spec),
         ready=any(each.type == "Ready" and each.status == "True" for each in conditions),
         nominated=(status.nominated_node_name if status is not None and node is None else None) or None,
         claims=claims_of(spec),
@@ -290,6 +293,18 @@ def _phase(text: str) -> PodPhase:
         return PodPhase(text)
     except ValueError:
         return PodPhase.UNKNOWN
+
+
+def _labels(meta: ObjectMeta, spec: PodSpec) -> Mapping[str, str]:
+    """The labels of a pod, and its gang."""
+    labels, marks = meta.labels or _NOTHING, meta.annotations or _NOTHING
+    gangs = [spec.scheduling_group.pod_group_name if spec.scheduling_group is not None else None]
+    gangs += map(marks.get, _GANGS)
+    if _TASK_GROUP in marks:  # without it YuniKorn starts each pod of an application by itself
+        gangs += [told.get(key) for key in _APPLICATIONS for told in (labels, marks)]
+    if gang := next(filter(None, gangs), None):
+        labels = {**labels, GANG: bounded_text(gang)}
+    return {intern(key): intern(value) for key, value in labels.items()} if labels else _NOTHING
 
 
 def _device_claims(spec: PodSpec, status: PodStatus | None) -> tuple[str | None, ...]:

@@ -9,6 +9,14 @@ from gpuwatch.model.duration import LONGEST_SECONDS, duration_with_unit
 from gpuwatch.model.kubernetes import IDLE_TIMEOUT, PROTECT, SNOOZE_UNTIL, NodeOwner, slip
 
 _FOREVER = datetime.max.replace(tzinfo=UTC) - timedelta(days=1)
+# Labels of nodes by which those say that they have made them, and make others; how they begin.
+_MAKERS: Mapping[str, NodeOwner] = {
+    "karpenter.sh/": "karpenter",
+    "worker.gardener.cloud/": "Gardener",
+    "machine-controller/": "Kubermatic's machine-controller",
+    "provisioner.cast.ai/": "CAST AI",
+    "spotinst.io/": "Spot Ocean",
+}
 _AUTOSCALER_TAINTS = frozenset({"ToBeDeletedByClusterAutoscaler", "DeletionCandidateOfClusterAutoscaler"})
 
 
@@ -33,8 +41,9 @@ def node_owner(node: NodeFacts) -> NodeOwner | None:
     for key, who in MACHINE_OWNERS.items():
         if key in node.annotations:
             return who
-    if any(key.startswith("karpenter.sh/") and key != DO_NOT_DISRUPT for key in node.labels):
-        return "karpenter"
+    for begin, who in _MAKERS.items():
+        if any(key.startswith(begin) and key != DO_NOT_DISRUPT for key in node.labels):
+            return who
     if any(taint.key in _AUTOSCALER_TAINTS for taint in node.taints):
         return "cluster-autoscaler"
     return None

@@ -32,6 +32,8 @@ _SUFFIXES = {
     **{suffix: Fraction(1024) ** power for power, suffix in enumerate(("Ki", "Mi", "Gi", "Ti", "Pi", "Ei"), 1)},
     **{suffix: Fraction(1, 1000**power) for power, suffix in enumerate(("m", "u", "n"), 1)},
 }
+# A pod that Kueue itself admits; one of a group takes over the quota of the one that it replaces.
+_MANAGED, _POD_GROUP = "kueue.x-k8s.io/managed", "kueue.x-k8s.io/pod-group-name"
 _CPU = "cpu"
 _OF_PODS = frozenset({"cpu", "memory"})  # may be set for a pod as a whole; and huge pages, as they are
 
@@ -45,7 +47,7 @@ def needs_of(pod: PodObject) -> Needs:
     spec = pod.spec or PodSpec()
     labels = pod.metadata.labels or {}
     try:
-        requests, doubt = _requests(pod, spec), _doubt(spec)
+        requests, doubt = _requests(pod, spec), _doubt(spec, labels)
     except _UnreadableError as error:
         requests, doubt = (), f"its request {error} cannot be read"
     affinity = spec.affinity
@@ -80,8 +82,10 @@ def _same(needs: Needs) -> Needs:
     return needs
 
 
-def _doubt(spec: PodSpec) -> str | None:
+def _doubt(spec: PodSpec, labels: Mapping[str, str]) -> str | None:
     """Why its place cannot be foretold, as a clause."""
+    if labels.get(_MANAGED) == "true" and _POD_GROUP not in labels:
+        return "Kueue puts the pod that replaces it back into its queue"
     if spec.scheduler_name not in {"", _SCHEDULER}:
         return f"its scheduler is {bounded_name(spec.scheduler_name)}, and gpuwatch does not know the rules of that"
     disk = next((each.name for each in spec.volumes or () if each.is_network_disk), None)

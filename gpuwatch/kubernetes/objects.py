@@ -256,6 +256,12 @@ class Affinity(Struct, rename="camel"):
     pod_anti_affinity: PodAffinity | None = None
 
 
+class SchedulingGroup(Struct, rename="camel"):
+    """The pods that the scheduler places together, since Kubernetes 1.36."""
+
+    pod_group_name: str | None = None
+
+
 class PodSpec(Struct, rename="camel"):
     """The specification of a pod."""
 
@@ -272,6 +278,7 @@ class PodSpec(Struct, rename="camel"):
     node_selector: Texts | None = None
     affinity: Affinity | None = None
     tolerations: list[Toleration] | None = None
+    scheduling_group: SchedulingGroup | None = None
 
 
 class ContainerStatus(Struct, rename="camel"):

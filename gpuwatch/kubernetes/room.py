@@ -83,4 +83,5 @@ def _make_pod(pod: PodFacts, disks: Disks, attachments: Attachments, claimed: De
         needs=needs,
         disks=tuple(disks.disk(pod.namespace, claim) for _, claim in pod.claims),
         ends=pod.ends_at is not None,
+        nominated=pod.nominated,
     )

@@ -6,8 +6,8 @@ Rules, all of them:
    RayCluster, a kind that gpuwatch does not know. A pod may be such an owner, as Spark's driver is of its executors.
 2. Pods of one Deployment, and runs of one CronJob, do not: one goes on without the others (`APART`). So it is with
    the groups of a LeaderWorkerSet.
-3. Labels by which operators name the work of a pod (`_LABELS`) bind as well, also where no owner can be read, and
-   inside a namespace alone.
+3. Labels by which operators name the work of a pod, and schedulers its gang (`_LABELS`), bind as well, also where no
+   owner can be read, and inside a namespace alone.
 4. What is bound to the same pod is bound to each other.
 5. `app.kubernetes.io/instance` names what was installed together, which is often more than that. It is kept apart
    (`release`), and binds only where one pod of it has GPUs and another has no GPU.
@@ -17,6 +17,7 @@ from collections import defaultdict
 from collections.abc import Iterable, Mapping
 from dataclasses import replace
 
+from gpuwatch.kubernetes.facts import GANG
 from gpuwatch.model.kubernetes import Pod
 from gpuwatch.model.workload_kinds import APART
 
@@ -37,6 +38,7 @@ _LABELS: tuple[tuple[str, str | None], ...] = (
     ("scheduling.x-k8s.io/pod-group", None),
     ("pod-group.scheduling.sigs.k8s.io", None),
     ("kueue.x-k8s.io/pod-group-name", None),
+    (GANG, None),
 )
 _RELEASE = "app.kubernetes.io/instance"
 

@@ -56,7 +56,17 @@ def slip(annotations: Iterable[str]) -> str | None:
     return next((key for key in sorted(annotations) if key.startswith("gpuwatch") and key not in ANNOTATIONS), None)
 
 
-NodeOwner = Literal["gpuwatch", "cluster-autoscaler", "karpenter", "Cluster API", "OpenShift's Machine API"]
+NodeOwner = Literal[
+    "gpuwatch",
+    "cluster-autoscaler",
+    "karpenter",
+    "Cluster API",
+    "OpenShift's Machine API",
+    "Gardener",
+    "Kubermatic's machine-controller",
+    "CAST AI",
+    "Spot Ocean",
+]
 _WORKLOAD = "kube:"
 # The values of IDLE_ACTION that end an idle pod. Any other says nothing that a drain may rest on.
 ENDING_ACTIONS = frozenset({"scale-to-zero", "stop", "delete"})

@@ -141,7 +141,7 @@ class Disk:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class PlacedPod:
-    """A pod on a node, or one that waits for one."""
+    """A pod on a node, or one that waits for one; `nominated`: where the scheduler makes room for it."""
 
     name: str
     namespace: str
@@ -151,6 +151,7 @@ class PlacedPod:
     needs: Needs = field(default_factory=Needs)
     disks: tuple[Disk, ...] = ()
     ends: bool = False
+    nominated: str | None = None
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)

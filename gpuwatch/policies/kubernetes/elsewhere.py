@@ -74,6 +74,8 @@ class _Table:
         self._wary: defaultdict[tuple[str, PodTerm], list[PlacedPod]] = defaultdict(list)  # whose anti-affinity it is
         for pod in room.pods:
             self._by_namespace[pod.namespace].append(pod)
+            if pod.node is None and pod.nominated is not None and not pod.ends:
+                self._take(pod, pod.nominated)  # other pods go to make room for it, and it alone gets that
             if pod.node is not None:
                 self._on[pod.node].append(pod)
                 self._take(pod, pod.node)

@@ -97,13 +97,17 @@ def obstacle(
 
 
 def drain(step: Step, known: KubernetesNode) -> Step:
-    """The pods that are to move; without any, the removal."""
+    """The pods that are to move; without any, the removal.
+
+    Those that a budget keeps now are asked alone: while they stay, the others would be moved for nothing.
+    """
     asked = tuple(sorted((pod for pod in known.to_drain if pod.ends_at is None), key=lambda pod: (str(pod), pod.uid)))
     if not known.to_drain:
         return step
     if not asked:
         sentence = f"It is cordoned, and {list_pods(known.to_drain)} ending."
         return make_step(step, Verb.HOLD, "draining", sentence, "Once they are gone, it is removed.")
+    asked = tuple(pod for pod in asked if pod.refused_by is not None) or asked
     said = replace(step.reason, code="drain", sentence=f"It is cordoned, and {list_pods(asked)} to move.")
     pods = {PODS: " ".join(pod.uid for pod in asked)}
     return replace(step, verb=Verb.DRAIN, reason=said, arguments=node_arguments(known) | {THEN: step.verb.value} | pods)

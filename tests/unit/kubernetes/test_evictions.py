@@ -39,6 +39,11 @@ def ask(code: int, message: str) -> tuple[str | None, bool]:
         (500, "This pod has more than one PodDisruptionBudget, which the eviction subresource does not support."),
         (403, 'admission webhook "pods.drain.example.com" denied the request: the database has no replica'),
         (400, 'admission webhook "validate.example.com" denied the request: not on a Friday'),
+        (
+            422,
+            "pods \"a\" is forbidden: ValidatingAdmissionPolicy 'p' with binding 'p' denied request: not on a Friday",
+        ),
+        (403, 'pods "web-1" is forbidden: unable to create new content in namespace a because it is being terminated'),
         (500, 'Internal error occurred: failed calling webhook "pods.example.com": context deadline exceeded'),
     ],
 )

@@ -8,7 +8,7 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from gpuwatch.kubernetes.facts import PodFacts, job_facts, node_facts, owner_facts, pod_facts, time_of
+from gpuwatch.kubernetes.facts import GANG, PodFacts, job_facts, node_facts, owner_facts, pod_facts, time_of
 from gpuwatch.kubernetes.objects import Described, JobObject, NodeObject, PodObject
 from gpuwatch.kubernetes.settings import GPU_RESOURCES
 from gpuwatch.model.bounds import MOST_AMOUNT
@@ -259,3 +259,27 @@ def test_a_slip_of_a_key_is_kept() -> None:
 def test_what_is_no_time_is_none(text: str | None) -> None:
     """One without a zone neither, nor one that no calendar has in UTC: anybody in the cluster may annotate it."""
     assert time_of(text) is None
+
+
+@pytest.mark.parametrize(
+    ("marks", "labels", "spec", "gang"),
+    [
+        ({"scheduling.k8s.io/group-name": "train"}, {}, {}, "train"),
+        ({"pod-group-name": "train"}, {}, {}, "train"),
+        ({"yunikorn.apache.org/task-group-name": "workers"}, {"applicationId": "app-7"}, {}, "app-7"),
+        ({"yunikorn.apache.org/task-group-name": "w", "yunikorn.apache.org/app-id": "app-8"}, {}, {}, "app-8"),
+        ({}, {}, {"schedulingGroup": {"podGroupName": "train-0"}}, "train-0"),
+        ({}, {"applicationId": "yunikorn-team-autogen"}, {}, None),
+        ({"other": "x"}, {}, {"schedulingGroup": {}}, None),
+    ],
+)
+def test_a_gang_is_known_by_what_its_scheduler_reads(
+    marks: dict[str, str], labels: dict[str, str], spec: dict[str, Any], gang: str | None
+) -> None:
+    """Volcano, KAI, YuniKorn's task groups, and Kubernetes' own; YuniKorn names an application for every pod."""
+    made = pod_object("team", "p", annotations=marks, labels=labels)
+    made["spec"] |= spec
+    facts = pod_facts(msgspec.json.decode(json.dumps(made), type=PodObject), GPU_RESOURCES)
+
+    assert facts is not None
+    assert facts.labels.get(GANG) == gang

@@ -165,3 +165,12 @@ def test_a_spread_that_is_required_is_read_with_the_labels_of_its_revision() -> 
 
     selector = Selector(exact=(("app", "web"), ("pod-template-hash", "7d9")))
     assert found.spread == (Spread(topology="zone", most_skew=1, selector=selector, least_domains=3, by_taints=True),)
+
+
+@pytest.mark.parametrize(("labels", "waits"), [({}, True), ({"kueue.x-k8s.io/pod-group-name": "gang"}, False)])
+def test_kueue_may_put_a_pod_back_into_its_queue(labels: dict[str, str], *, waits: bool) -> None:
+    """What replaces a pod that Kueue admits by itself may wait for days; one of a group takes its place."""
+    made = pod_object("team", "p", labels={"kueue.x-k8s.io/managed": "true", **labels})
+    doubt = needs_of(msgspec.json.decode(json.dumps(made), type=PodObject)).doubt
+
+    assert doubt == ("Kueue puts the pod that replaces it back into its queue" if waits else None)

@@ -231,7 +231,14 @@ def test_whose_a_node_is() -> None:
     assert node_owner(a_node(None, "", **{"machine.openshift.io/machine": "m/gpu-7"})) == "OpenShift's Machine API"
     assert node_owner(a_node({"karpenter.sh/nodepool": "gpu"})) == "karpenter"
     assert node_owner(a_node(taint="ToBeDeletedByClusterAutoscaler")) == "cluster-autoscaler"
-    assert node_owner(a_node({"team": "a"})) is None
+    for label, who in (
+        ("worker.gardener.cloud/pool", "Gardener"),
+        ("machine-controller/owned-by", "Kubermatic's machine-controller"),
+        ("provisioner.cast.ai/managed-by", "CAST AI"),
+        ("spotinst.io/node-lifecycle", "Spot Ocean"),
+    ):
+        assert node_owner(a_node({label: "x"})) == who
+    assert node_owner(a_node({"team": "a", "karpenter.sh/do-not-disrupt": "true"})) is None
 
 
 @pytest.mark.parametrize(

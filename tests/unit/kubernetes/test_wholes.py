@@ -7,6 +7,7 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
+from gpuwatch.kubernetes.facts import GANG
 from gpuwatch.kubernetes.wholes import Chain, together
 from gpuwatch.model.kubernetes import Pod
 from tests.support.builders.clusters import a_gpu_pod, a_pod
@@ -43,6 +44,10 @@ WHOLES: dict[str, tuple[Told, ...]] = {
         a_worker("executor", ("Pod", "uid-driver"), ("SparkApplication", "app")),
     ),
     "a driver without an owner": (a_head("driver"), a_worker("executor", ("Pod", "uid-driver"))),
+    "a gang of two Jobs": (
+        a_worker("a", ("Job", "a"), **{GANG: "train"}),
+        a_worker("b", ("Job", "b"), **{GANG: "train"}),
+    ),
     "two Jobs of a JobSet": (
         a_head("leader", ("Job", "a"), ("JobSet", "set")),
         a_worker("w", ("Job", "b"), ("JobSet", "set")),

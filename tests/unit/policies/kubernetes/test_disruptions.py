@@ -7,6 +7,7 @@ import pytest
 from gpuwatch.model.decision import Reason, Step, Verb
 from gpuwatch.model.kubernetes import ClusterView, Pod
 from gpuwatch.policies.kubernetes.nodes import node_steps
+from gpuwatch.policies.kubernetes.steps import PODS, drain
 from tests.support.builders.clusters import CLUSTER, OURS, a_daemon, a_kubernetes_node, a_pod
 from tests.support.builders.fleet import NOW, a_node, an_observation
 
@@ -42,3 +43,17 @@ def test_many_refusals_are_few_words() -> None:
     assert sentence.count("budget") == 3
     assert "and 1 more (budget 0)" in sentence
     assert sentence.endswith("; and others for 2 more reasons.")
+
+
+def test_while_a_budget_keeps_one_pod_nobody_elses_are_moved() -> None:
+    """They are asked once that pod may go: a drain that cannot end moves nobody for nothing, hour after hour."""
+    held, free = replace(a_pod("held"), refused_by="budget"), a_pod("free")
+
+    def asked(*pods: Pod) -> str:
+        known = replace(a_kubernetes_node(), pods=(a_daemon(), *pods))
+        step = Step(node_id="i-1", verb=Verb.TERMINATE, reason=Reason(code="x", sentence="Idle."), change="Use.")
+        return drain(step, known).arguments[PODS]
+
+    assert asked(held, free) == held.uid
+    assert set(asked(replace(held, refused_by=None), free).split()) == {held.uid, free.uid}
+    assert asked(replace(held, ends_at=NOW), free) == free.uid

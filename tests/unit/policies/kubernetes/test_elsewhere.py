@@ -39,7 +39,7 @@ def a_place(name: str, cores: float = 32, *, zone: str = "a", **other: object) -
 
 def a_pod(name: str, node: str | None, cores: float = 1, *, app: str = "web", **other: object) -> PlacedPod:
     """A pod that requests so many cores; what is left is of its needs, or of itself."""
-    own = {key: other.pop(key) for key in ("namespace", "disks", "ends", "labels") if key in other}
+    own = {key: other.pop(key) for key in ("namespace", "disks", "ends", "labels", "nominated") if key in other}
     needs = replace(Needs(requests=(("cpu", int(cores * 1000)),) if cores else ()), **other)  # type: ignore[arg-type]
     base = PlacedPod(name=name, namespace="team", uid=name, node=node, labels={"app": app}, needs=needs)
     return replace(base, **own)  # type: ignore[arg-type]
@@ -278,6 +278,16 @@ def test_a_pod_that_waits_may_take_the_place() -> None:
 
     assert why(GPU3, cpu, a_pod("waits", None, 6), a_pod("web", "gpu-3", 4)) != {}
     assert why(GPU3, cpu, a_pod("waits", None, 60), a_pod("web", "gpu-3", 4)) == {}
+
+
+def test_room_that_the_scheduler_makes_for_another_pod_is_not_free() -> None:
+    """What is left of its node is that pod's own, also before the pods that make room have gone."""
+    cpu, victim = a_place("cpu-1", 8), a_pod("victim", "cpu-1", 4, ends=True)
+    nominated = a_pod("urgent", None, 8, nominated="cpu-1")
+
+    assert why(GPU3, cpu, victim, a_pod("web", "gpu-3", 4)) == {}
+    assert why(GPU3, cpu, victim, nominated, a_pod("web", "gpu-3", 4)) != {}
+    assert why(GPU3, cpu, victim, nominated, a_place("cpu-2", 12), a_pod("web", "gpu-3", 4)) == {}
 
 
 _CORES = st.sampled_from([0, 1, 2, 4, 8])
