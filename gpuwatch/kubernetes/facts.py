@@ -298,8 +298,8 @@ def _phase(text: str) -> PodPhase:
 def _labels(meta: ObjectMeta, spec: PodSpec) -> Mapping[str, str]:
     """The labels of a pod, and its gang."""
     labels, marks = meta.labels or _NOTHING, meta.annotations or _NOTHING
-    gangs = [spec.scheduling_group.pod_group_name if spec.scheduling_group is not None else None]
-    gangs += map(marks.get, _GANGS)
+    own = (spec.scheduling_group or {}).get("podGroupName")  # since Kubernetes 1.36
+    gangs = [str(own) if own else None, *map(marks.get, _GANGS)]
     if _TASK_GROUP in marks:  # without it YuniKorn starts each pod of an application by itself
         gangs += [told.get(key) for key in _APPLICATIONS for told in (labels, marks)]
     if gang := next(filter(None, gangs), None):

@@ -13,11 +13,13 @@ from functools import lru_cache
 from math import ceil, floor
 
 from gpuwatch.kubernetes.objects import (
+    Allocated,
     Container,
     LabelSelector,
     PodAffinityTerm,
     PodObject,
     PodSpec,
+    PodStatus,
     Resources,
     Term,
 )
@@ -35,6 +37,7 @@ _SUFFIXES = {
 # A pod that Kueue itself admits; one of a group takes over the quota of the one that it replaces.
 _MANAGED, _POD_GROUP = "kueue.x-k8s.io/managed", "kueue.x-k8s.io/pod-group-name"
 _CPU = "cpu"
+_NONE: Counter[str] = Counter()
 _OF_PODS = frozenset({"cpu", "memory"})  # may be set for a pod as a whole; and huge pages, as they are
 
 
@@ -114,28 +117,32 @@ def _offer_amount(what: str, text: str) -> int:
 
 def _requests(pod: PodObject, spec: PodSpec) -> tuple[tuple[str, int], ...]:
     """All that a pod requests, by resource."""
-    statuses = (pod.status.container_statuses if pod.status is not None else None) or ()
-    resized = {each.name: each.allocated_resources or {} for each in statuses}
+    status = pod.status or PodStatus()
+    resized = {
+        each.name: _allocation(each)
+        for each in (*(status.init_container_statuses or ()), *(status.container_statuses or ()))
+    }
     begins = spec.init_containers or ()
+    for each in begins:
+        if each.restart_policy != "Always":
+            resized.pop(each.name, None)
     sidecars: Counter[str] = Counter()
     starting: Counter[str] = Counter()
     for each in begins:
-        own = _of_container(each, {})
+        own = _amounts(each.resources) | resized.get(each.name, _NONE)
         if each.restart_policy == "Always":
             sidecars.update(own)
         starting |= sidecars if each.restart_policy == "Always" else sidecars + own
-    running = sum((_of_container(each, resized.get(each.name, {})) for each in spec.containers or ()), sidecars)
+    running = sum(
+        (_amounts(each.resources) | resized.get(each.name, _NONE) for each in spec.containers or ()), sidecars
+    )
     found = running | starting
     whole = _amounts(spec.resources)
-    for what, amount in whole.items():
+    for what, amount in (whole | _allocation(status)).items() if whole else ():
         if what in _OF_PODS or what.startswith("hugepages-"):
-            found[what] = max(amount, sum(amounts.get(what, 0) for amounts in map(_allocation, resized.values())))
+            found[what] = max(amount, sum(amounts[what] for amounts in resized.values()))
     found.update(Counter({what: _request_amount(what, text) for what, text in (spec.overhead or {}).items()}))
     return tuple(sorted((what, amount) for what, amount in found.items() if amount > 0))
-
-
-def _of_container(container: Container, resized: Mapping[str, str]) -> Counter[str]:
-    return _amounts(container.resources) | _allocation(resized)
 
 
 def _amounts(resources: Resources | None) -> Counter[str]:
@@ -146,8 +153,11 @@ def _amounts(resources: Resources | None) -> Counter[str]:
     return Counter({what: _request_amount(what, text) for what, text in texts.items()})
 
 
-def _allocation(texts: Mapping[str, str]) -> Counter[str]:
-    return Counter({what: _request_amount(what, text) for what, text in texts.items()})
+def _allocation(told: Allocated) -> Counter[str]:
+    """What it was promised, or what it still has, where that is more: it was asked to take less a moment ago."""
+    promised = {what: _request_amount(what, text) for what, text in (told.allocated_resources or {}).items()}
+    requests = (told.resources.requests if told.resources is not None else None) or {}
+    return Counter(promised) | Counter({what: _request_amount(what, text) for what, text in requests.items()})
 
 
 def _alternatives(spec: PodSpec) -> tuple[tuple[Requirement, ...], ...]:

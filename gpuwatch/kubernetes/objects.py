@@ -256,12 +256,6 @@ class Affinity(Struct, rename="camel"):
     pod_anti_affinity: PodAffinity | None = None
 
 
-class SchedulingGroup(Struct, rename="camel"):
-    """The pods that the scheduler places together, since Kubernetes 1.36."""
-
-    pod_group_name: str | None = None
-
-
 class PodSpec(Struct, rename="camel"):
     """The specification of a pod."""
 
@@ -278,17 +272,23 @@ class PodSpec(Struct, rename="camel"):
     node_selector: Texts | None = None
     affinity: Affinity | None = None
     tolerations: list[Toleration] | None = None
-    scheduling_group: SchedulingGroup | None = None
+    scheduling_group: dict[str, object] | None = None
 
 
-class ContainerStatus(Struct, rename="camel"):
-    """What a container has after it was resized in place."""
+class Allocated(Struct, rename="camel"):
+    """What a container, or a pod as a whole, was promised and has after it was resized in place."""
+
+    allocated_resources: Texts | None = None
+    resources: Resources | None = None
+
+
+class ContainerStatus(Allocated):
+    """The same of a container by its name."""
 
     name: str = ""
-    allocated_resources: Texts | None = None
 
 
-class PodStatus(Struct, rename="camel"):
+class PodStatus(Allocated):
     """The status of a pod."""
 
     phase: str = ""
@@ -297,6 +297,7 @@ class PodStatus(Struct, rename="camel"):
     resource_claim_statuses: list[Claim] | None = None
     extended_resource_claim_status: ExtendedClaim | None = None
     container_statuses: list[ContainerStatus] | None = None
+    init_container_statuses: list[ContainerStatus] | None = None
 
 
 class PodObject(Struct):

@@ -84,6 +84,21 @@ def test_a_limit_without_a_request_is_one_and_a_resized_container_counts_with_wh
 
     has = {"containerStatuses": [{"name": "c", "allocatedResources": {"cpu": "6"}}]}
     assert needs(has, containers=[container(cpu="1")]).requests == (("cpu", 6000),)
+    still = {"containerStatuses": [{"name": "c", "resources": {"requests": {"cpu": "5"}}}]}
+    assert needs(still, containers=[container(cpu="1")]).requests == (("cpu", 5000),)
+
+
+def test_a_sidecar_and_a_pod_that_were_resized_count_with_what_they_have() -> None:
+    """Of init containers only those that run on; a pod as a whole since Kubernetes 1.35."""
+    sidecar = {**container("s", cpu="1"), "restartPolicy": "Always"}
+    has = {"initContainerStatuses": [{"name": each, "allocatedResources": {"cpu": "6"}} for each in ("s", "i")]}
+    begins = [sidecar, container("i", cpu="1")]
+    assert needs(has, containers=[container(cpu="1")], initContainers=begins).requests == (("cpu", 7000),)
+
+    whole = {"resources": {"requests": {"cpu": "8"}}}
+    assert needs(has, containers=[container()], initContainers=begins, **whole).requests == (("cpu", 8000),)
+    was = {"allocatedResources": {"cpu": "10"}}
+    assert needs(was, containers=[container()], **whole).requests == (("cpu", 10_000),)
 
 
 def test_alike_pods_share_what_they_need() -> None:
