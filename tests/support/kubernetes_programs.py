@@ -3,8 +3,9 @@
 No Debian package has them at these versions, but every Go toolchain can make them; what it downloads is checked against
 Go's database of checksums. Some eight minutes of one processor, once; the programs are kept outside the repository.
 Without arguments it makes what every run of the tests needs, the `definitions` of other projects' kinds with it; `helm`
-and `kubeconform` are for who changes the chart, `kube-controller-manager`, `kube-scheduler`, `kwok` and
-`jobset-controller` for who changes what happens to pods. It uses the standard library alone, as it runs first.
+and `kubeconform` are for who changes the chart, `kube-controller-manager`, `kube-scheduler`, `kwok`,
+`jobset-controller` and `lws-controller` for who changes what happens to pods. It uses the standard library alone, as it
+runs first.
 """
 
 import fcntl
@@ -46,6 +47,7 @@ PROGRAMS = {
     ),
     "kube-scheduler": Program("k8s.io/kubernetes", "v1.36.3", "k8s.io/kubernetes/cmd/kube-scheduler", staged=True),
     "jobset-controller": Program("sigs.k8s.io/jobset", "v0.11.1", "sigs.k8s.io/jobset"),
+    "lws-controller": Program("sigs.k8s.io/lws", "v0.8.0", "sigs.k8s.io/lws/cmd"),
     "kwok": Program("sigs.k8s.io/kwok", "v0.8.0", "sigs.k8s.io/kwok/cmd/kwok"),
     "kubeconform": Program("github.com/yannh/kubeconform", "v0.8.0", "github.com/yannh/kubeconform/cmd/kubeconform"),
     "helm": Program("helm.sh/helm/v3", "v3.22.0", "helm.sh/helm/v3/cmd/helm"),

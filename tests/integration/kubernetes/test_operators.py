@@ -1,6 +1,7 @@
 """What gpuwatch ends stays ended while the project's own controller runs, and comes back by the command that is told.
 
-`kubernetes_programs.py` builds JobSet's controller from its Go module, and the rest of the cluster, once.
+`kubernetes_programs.py` builds the controllers of JobSet and LeaderWorkerSet from their Go modules, and the rest of the
+cluster, once.
 """
 
 import contextlib
@@ -13,7 +14,7 @@ import pytest
 from gpuwatch.clouds.permit import Permit
 from gpuwatch.kubernetes.cluster import ApiCluster
 from gpuwatch.kubernetes.settings import KubernetesSettings
-from gpuwatch.model.kubernetes import IDLE_ACTION, Target
+from gpuwatch.model.kubernetes import IDLE_ACTION, Pod, PodPhase, Target
 from gpuwatch.model.workload_kinds import BY_LABEL
 from gpuwatch.policies.kubernetes.workload_words import back
 from gpuwatch.runtime.clock import SystemClock
@@ -24,24 +25,26 @@ from tests.support.real.agents import eventually
 from tests.support.real.kubernetes import ControlPlane
 from tests.support.real.kubernetes_api import ApiError, Object
 from tests.support.real.kubernetes_chart import chart_account
-from tests.support.real.kubernetes_controllers import controllers, jobset_controller, possible
+from tests.support.real.kubernetes_controllers import controllers, jobset_controller, lws_controller, possible
 
+OPERATORS = {"jobset-controller": jobset_controller, "lws-controller": lws_controller}
 pytestmark = [
     pytest.mark.component("kube-apiserver"),
     pytest.mark.skipif(
-        not possible() or not built("jobset-controller").exists(),
-        reason="`kubernetes_programs.py` builds controllers, scheduler, KWOK and jobset-controller with Go",
+        not possible() or not all(built(each).exists() for each in OPERATORS),
+        reason=f"`kubernetes_programs.py` builds controllers, scheduler, KWOK, {' and '.join(OPERATORS)} with Go",
     ),
 ]
-JOB_SET = BY_LABEL["JobSet"]
+JOB_SET, GROUPS = BY_LABEL["JobSet"], BY_LABEL["LeaderWorkerSet"]
 MERGE = "application/merge-patch+json"
 
 
 @pytest.fixture
-def team(plane: ControlPlane) -> Iterator[str]:
-    """A namespace in a cluster with JobSet and one node of four GPUs."""
-    plane.custom(kind_of(JOB_SET))
-    with controllers(plane), jobset_controller(plane):
+def team(plane: ControlPlane, request: pytest.FixtureRequest) -> Iterator[str]:
+    """A namespace in a cluster with one operator and one node of four GPUs."""
+    kind, operator = request.param
+    plane.custom(kind_of(kind))
+    with controllers(plane), operator(plane):
         plane.admin.create(node_object("gpu-1", gpus=4))
         yield plane.namespace()
 
@@ -70,7 +73,10 @@ def eventual(plane: ControlPlane, wanted: Object) -> Object:
             made.extend(plane.admin.create(wanted))
         return bool(made)
 
-    eventually(create, lambda: (plane.folder / "jobset-controller.log").read_text(errors="replace")[-1500:])
+    def said() -> str:
+        return "".join(each.read_text(errors="replace")[-1500:] for each in plane.folder.glob("*-controller.log"))
+
+    eventually(create, said)
     return made[0]
 
 
@@ -82,6 +88,7 @@ def a_training(team: str) -> Object:
     return object_of(JOB_SET, team, "train", annotations={IDLE_ACTION: "stop"}, replicatedJobs=[job])
 
 
+@pytest.mark.parametrize("team", [(JOB_SET, jobset_controller)], indirect=True, ids=["jobset"])
 def test_a_job_set_ends_stays_ended_and_comes_back(plane: ControlPlane, team: str, cluster: ApiCluster) -> None:
     """Its controller suspends its Jobs, so that nobody makes its pods again until its people resume it."""
     made = eventual(plane, a_training(team))
@@ -111,3 +118,45 @@ def test_a_job_set_ends_stays_ended_and_comes_back(plane: ControlPlane, team: st
     plane.admin.ask("PATCH", path, json.loads(body[1]), MERGE)
     eventually(lambda: sorted(workers(plane, team).values()) == ["Running"] * 2, lambda: str(workers(plane, team)))
     assert not first.keys() & workers(plane, team).keys()
+
+
+@pytest.mark.nightly
+@pytest.mark.parametrize("team", [(GROUPS, lws_controller)], indirect=True, ids=["lws"])
+def test_a_group_of_a_leader_and_its_workers_is_one_whole(plane: ControlPlane, team: str, cluster: ApiCluster) -> None:
+    """The leader without a GPU has its worker's group and no other; scaled to zero they end, and come back."""
+    leader, worker = ({"containers": [{"name": "main", "image": "work", "resources": each}]} for each in _PARTS)
+    parts = {"size": 2, "leaderTemplate": {"spec": leader}, "workerTemplate": {"spec": worker}}
+    made = eventual(
+        plane,
+        object_of(
+            GROUPS, team, "serve", annotations={IDLE_ACTION: "scale-to-zero"}, replicas=2, leaderWorkerTemplate=parts
+        ),
+    )
+    names = {"serve-0", "serve-0-1", "serve-1", "serve-1-1"}
+
+    def seen() -> dict[str, Pod]:
+        pods = [pod for node in cluster.view().nodes for pod in node.pods if pod.namespace == team]
+        return {pod.name: pod for pod in pods if pod.phase is PodPhase.RUNNING and pod.ends_at is None}
+
+    eventually(lambda: seen().keys() == names, lambda: str(plane.admin.list("Pod", team)))
+    pods = seen()
+    assert {(str(pod.workload), pod.bare, pod.protected) for pod in pods.values()} == {
+        (f"LeaderWorkerSet {team}/serve", False, None)
+    }
+    groups = {name: pod.group for name, pod in pods.items()}
+    assert groups["serve-0"] == groups["serve-0-1"] != groups["serve-1"] == groups["serve-1-1"]
+    assert None not in groups.values()
+
+    target = Target(namespace=team, kind="LeaderWorkerSet", name="serve", uid=made["metadata"]["uid"])
+    permit = Permit.asked_now(SystemClock(), 60.0, lambda: True)
+    uids = tuple(pod.uid for pod in pods.values())
+    cluster.workloads.release(target, "scale-to-zero", uids, "key-1", permit=permit)
+    eventually(lambda: not workers(plane, team), lambda: str(plane.admin.list("Pod", team)))
+    path = f"/apis/leaderworkerset.x-k8s.io/v1/namespaces/{team}/leaderworkersets/serve"
+    assert plane.admin.ask("GET", path)["spec"]["replicas"] == 0
+    plane.admin.ask("PATCH", path, {"spec": {"replicas": 2}}, MERGE)
+    eventually(lambda: seen().keys() == names, lambda: str(plane.admin.list("Pod", team)))
+    assert not set(uids) & workers(plane, team).keys()
+
+
+_PARTS: tuple[Object, Object] = ({"requests": {"cpu": "1"}}, {"limits": {GPU: "2"}})

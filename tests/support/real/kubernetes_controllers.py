@@ -10,7 +10,7 @@ import os
 import shutil
 import subprocess
 from collections.abc import Iterator
-from contextlib import contextmanager
+from contextlib import AbstractContextManager, contextmanager
 
 from tests.support.components import require
 from tests.support.kubernetes_programs import built
@@ -74,16 +74,33 @@ def controllers(plane: ControlPlane) -> Iterator[None]:
             process.wait(30)
 
 
-@contextmanager
-def jobset_controller(plane: ControlPlane) -> Iterator[None]:
+def jobset_controller(plane: ControlPlane) -> AbstractContextManager[None]:
     """JobSet's own controller, and its webhooks, which fill in and refuse what is written."""
-    certificates, port = plane.folder / "jobset", free_port()
+    rule = {"apiGroups": ["jobset.x-k8s.io"], "apiVersions": ["v1alpha2"], "resources": ["jobsets"]}
+    return _operator(plane, "jobset-controller", "config.jobset.x-k8s.io", [("jobset-x-k8s-io-v1alpha2-jobset", rule)])
+
+
+def lws_controller(plane: ControlPlane) -> AbstractContextManager[None]:
+    """LeaderWorkerSet's own controller, and its webhooks, which also number the pods of each group."""
+    sets = {"apiGroups": [_LWS], "apiVersions": ["v1"], "resources": ["leaderworkersets"]}
+    pods = {"apiGroups": [""], "apiVersions": ["v1"], "resources": ["pods"]}
+    hooks = [("leaderworkerset-x-k8s-io-v1-leaderworkerset", sets), ("-v1-pod", pods)]
+    return _operator(plane, "lws-controller", "config.lws.x-k8s.io", hooks)
+
+
+_LWS = "leaderworkerset.x-k8s.io"
+
+
+@contextmanager
+def _operator(plane: ControlPlane, name: str, group: str, hooks: list[tuple[str, Object]]) -> Iterator[None]:
+    """A project's own controller with its webhooks, each by the end of its path and by what it is asked about."""
+    certificates, port = plane.folder / f"{name}.d", free_port()
     certificates.mkdir()
-    for name, file in (("tls.crt", "server.pem"), ("tls.key", "server.key")):
-        (certificates / name).symlink_to(plane.folder / file)
-    settings = certificates / "jobset.yaml"
+    for link, file in (("tls.crt", "server.pem"), ("tls.key", "server.key")):
+        (certificates / link).symlink_to(plane.folder / file)
+    settings = certificates / "settings.yaml"
     wanted = {
-        "apiVersion": "config.jobset.x-k8s.io/v1alpha1",
+        "apiVersion": f"{group}/v1alpha1",
         "kind": "Configuration",
         "leaderElection": {"leaderElect": False},
         "internalCertManagement": {"enable": False},
@@ -92,15 +109,15 @@ def jobset_controller(plane: ControlPlane) -> Iterator[None]:
         "health": {"healthProbeBindAddress": "0"},
     }
     settings.write_text(json.dumps(wanted), encoding="utf-8")
-    running = _start(plane, "jobset-controller", f"--config={settings}", f"--kubeconfig={plane.kubeconfig()}")
-    hooks = [(f"/apis/admissionregistration.k8s.io/v1/{kind.lower()}configurations", kind) for kind in _HOOKS]
+    running = _start(plane, name, f"--config={settings}", f"--kubeconfig={plane.kubeconfig()}")
+    paths = [(f"/apis/admissionregistration.k8s.io/v1/{kind.lower()}configurations", kind) for kind in _HOOKS]
     try:
-        for path, kind in hooks:
-            plane.admin.ask("POST", path, _hook(plane, kind, port))
+        for path, kind in paths:
+            plane.admin.ask("POST", path, _hook(plane, name, kind, port, hooks))
         yield
     finally:
-        for path, _ in hooks:
-            plane.admin.ask("DELETE", f"{path}/jobset")
+        for path, _ in paths:
+            plane.admin.ask("DELETE", f"{path}/{name}")
         running.kill()
         running.wait(30)
         shutil.rmtree(certificates)
@@ -109,20 +126,26 @@ def jobset_controller(plane: ControlPlane) -> Iterator[None]:
 _HOOKS = ("MutatingWebhook", "ValidatingWebhook")
 
 
-def _hook(plane: ControlPlane, kind: str, port: int) -> Object:
-    """As JobSet's manifests have it, for JobSets."""
-    path = f"/{'mutate' if kind == _HOOKS[0] else 'validate'}-jobset-x-k8s-io-v1alpha2-jobset"
+def _hook(plane: ControlPlane, name: str, kind: str, port: int, hooks: list[tuple[str, Object]]) -> Object:
+    """As the project's manifests have it; of pods those that a LeaderWorkerSet has labelled."""
     authority = base64.b64encode(plane.ca.read_bytes()).decode()
-    rule = {"apiGroups": ["jobset.x-k8s.io"], "apiVersions": ["v1alpha2"], "resources": ["jobsets"]}
-    hook = {
-        "name": "jobset.x-k8s.io",
-        "clientConfig": {"url": f"https://127.0.0.1:{port}{path}", "caBundle": authority},
-        "rules": [{**rule, "operations": ["CREATE", "UPDATE"]}],
-        "admissionReviewVersions": ["v1"],
-        "sideEffects": "None",
-    }
+    url = f"https://127.0.0.1:{port}/{'mutate' if kind == _HOOKS[0] else 'validate'}-"
+    made = [
+        {
+            "name": f"h{number}.{name}.io",
+            "clientConfig": {"url": f"{url}{path}", "caBundle": authority},
+            "rules": [{**rule, "operations": ["CREATE", "UPDATE"]}],
+            "admissionReviewVersions": ["v1"],
+            "sideEffects": "None",
+            **({} if rule["apiGroups"] != [""] else {"objectSelector": _OF_SETS}),
+        }
+        for number, (path, rule) in enumerate(hooks)
+    ]
     version = "admissionregistration.k8s.io/v1"
-    return {"apiVersion": version, "kind": f"{kind}Configuration", "metadata": {"name": "jobset"}, "webhooks": [hook]}
+    return {"apiVersion": version, "kind": f"{kind}Configuration", "metadata": {"name": name}, "webhooks": made}
+
+
+_OF_SETS = {"matchExpressions": [{"key": "leaderworkerset.sigs.k8s.io/name", "operator": "Exists"}]}
 
 
 def told(plane: ControlPlane) -> str:
