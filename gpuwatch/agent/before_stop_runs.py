@@ -41,7 +41,7 @@ class BeforeStopSettings:
         tuple[Annotated[str, MinLen(1)], ...],
         Setting(
             "Program and arguments, run as root without a shell when a machine's grace is over; a status other than 0 "
-            "keeps the machine (docs/before-stop.md). Empty: none."
+            "keeps the machine (docs/before-stop.md#before-it-is-stopped). Empty: none."
         ),
     ] = ()
     owners: Annotated[

@@ -41,7 +41,11 @@ class AgentSettings(ServerSettings):
         str, MinLen(1), Setting("Unix socket for `gpuwatch agent release` and `acquire`; `none`: no socket.")
     ] = "/run/gpuwatch/agent.sock"
     wall: Annotated[
-        bool, Setting("Write notices with wall(1) to everybody who is logged in on a terminal (docs/notifications.md).")
+        bool,
+        Setting(
+            "Write notices with wall(1) to everybody who is logged in on a terminal "
+            "(docs/notifications.md#on-the-hosts-terminals)."
+        ),
     ] = True
     poweroff: Annotated[
         bool,
@@ -86,7 +90,7 @@ class AgentSettings(ServerSettings):
         Literal["auto", "nvml", "amdsmi", "both", "simulated", "replay"],
         Setting(
             "Where readings come from: the NVIDIA driver (nvml), AMD's (amdsmi), both, a simulation, or a recorded "
-            "probe stream. auto: AMD's driver where there is no GPU of NVIDIA (docs/amd.md)."
+            "probe stream. auto: AMD's driver where there is no GPU of NVIDIA (docs/amd.md#which-driver-is-read)."
         ),
     ] = "auto"
     script: Annotated[str | None, Setting("File with the load profile of the simulated source.")] = None

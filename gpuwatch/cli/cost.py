@@ -307,7 +307,7 @@ def budget(path: Path | None, *, as_json: bool) -> None:
 
         settings = settings_of(path)
         if not settings.budgets:
-            print_text("No budget is configured: add one under `budgets`, as docs/budgets.md shows.", err=True)
+            print_text("No budget is configured: add one under `budgets`, as docs/budgets.md#budgets shows.", err=True)
             sys.exit(2)
         ledger = Ledger.connect(settings.ledger, read_only=True)
         try:

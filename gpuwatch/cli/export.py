@@ -152,7 +152,7 @@ def iam(
         return
     text = "They know no tags: they hold for every machine of the place where you give them"
     if any(name.endswith(".condition.json") for name in files):
-        text += ", except where you bind them with a condition.json (docs/clouds/gcp.md says which)"
+        text += ", except where you bind them with a condition.json (docs/clouds/gcp.md#from-zero says which)"
     print_text(f"{text}. Begin with observe.json.")
 
 

@@ -92,7 +92,10 @@ def export_join(*, folder: Path, controller: str, parameter: str, force: bool) -
         "ssm.json": ssm_document(script),
     }
     write(folder, files, force)
-    print_text("They hold no token. `gpuwatch join token` makes one; docs/join.md says where each form takes it from.")
+    print_text(
+        "They hold no token. `gpuwatch join token` makes one; docs/join.md#at-the-first-start-of-a-machine says "
+        "where each form takes it from."
+    )
 
 
 def ssm_document(script: str) -> str:

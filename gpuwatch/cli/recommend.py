@@ -136,7 +136,7 @@ def _weights(_: click.Context, param: click.Parameter, value: str | None) -> dic
     "--weights",
     callback=_weights,
     metavar="FACTOR=NUMBER,…",
-    help="How much each factor counts in the score [docs/advice.md].",
+    help="How much each factor counts in the score [docs/advice.md#choose-a-machine].",
 )
 @click.option("--tokens", callback=_quantity, metavar="N", help="To train on; adds hours and money.")
 @click.option("--flops", callback=_quantity, metavar="N", help="Operations in all, in place of --tokens: 3.1e23.")

@@ -36,7 +36,8 @@ def _short(context: click.Context, param: click.Parameter, value: str | None) ->
     "csv_path",
     type=click.Path(exists=True, dir_okay=False, path_type=Path),
     required=True,
-    help="Lines of time,offer,nodes[,usd_per_hour]: what could be had when; plain or .gz [docs/policies/spot.md].",
+    help="Lines of time,offer,nodes[,usd_per_hour]: what could be had when; plain or .gz "
+    "[docs/policies/spot.md#what-it-would-have-cost].",
 )
 @click.option(
     "--nodes", type=click.IntRange(1, _MOST_NODES), default=4, show_default=True, help="So many nodes are wanted."

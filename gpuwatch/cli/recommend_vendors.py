@@ -19,7 +19,7 @@ _DAYS = 90
     "table",
     type=click.Path(exists=True, dir_okay=False, path_type=Path),
     required=True,
-    help="A CSV of vendors and criteria, with the rows weight, best and worst [docs/advice.md].",
+    help="A CSV of vendors and criteria, with the rows weight, best and worst [docs/advice.md#vendors].",
 )
 @click.option("--gpu", default="H100", show_default=True, help="Model for the column `price`: its cheapest GPU-hour.")
 @config_option

@@ -138,7 +138,8 @@ def test(name: str | None, owner: str | None, path: Path | None, *, as_json: boo
             raise click.BadParameter(f"{name!r} is not a receiver; notify.receivers has {', '.join(there) or 'none'}")
         if not there:
             raise click.UsageError(
-                "notify.receivers has no receiver, so nothing is sent; add one: docs/notifications.md has them all"
+                "notify.receivers has no receiver, so nothing is sent; add one: "
+                "docs/notifications.md#choose-receivers has them all"
             )
         sender = Sender(
             notify=settings.notify,

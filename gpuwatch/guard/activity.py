@@ -143,7 +143,8 @@ def busy(case: Case) -> Finding:
     `pools.<name>.idle.parked`, `pools.<name>.idle.stalled`; by default the pool's profile decides).
 
     There is one exception: a node on demand may go once spot works in its place, with both consents. The pool says
-    `interruptible: any`, and the machine's own tag `gpuwatch:interruptible` says true (docs/policies/spot.md).
+    `interruptible: any`, and the machine's own tag `gpuwatch:interruptible` says true
+    (docs/policies/spot.md#back-to-spot).
     """
     if case.asleep:
         return allow("It does not run.")

@@ -68,9 +68,9 @@ def approval(case: Subject) -> Finding:
     always; after the grace it waits for an operator. An approval covers one notice, with its action and its pool, and
     ends when the notice is withdrawn. It overrides no other rule. The ledger records who approved, when and why.
 
-    Run `gpuwatch approve NODE`, or press Approve on the page (docs/web-ui.md). `gpuwatch approve` alone lists the nodes
-    that wait. To take an approval back, keep the node. Only nodes can be approved: in a pool that requires it,
-    workloads have their notice, and their pods stay.
+    Run `gpuwatch approve NODE`, or press Approve on the page (docs/web-ui.md#who-may-see-who-may-act). `gpuwatch
+    approve` alone lists the nodes that wait. To take an approval back, keep the node. Only nodes can be approved: in a
+    pool that requires it, workloads have their notice, and their pods stay.
     """
     node_id = case.step.node_id
     notice = case.observation.ledger.notice(node_id)
@@ -91,8 +91,8 @@ def not_notified(case: Subject) -> Finding:
 
     A tag is not enough: the owner may never look at the machine. The grace (`pools.<name>.idle.grace_period`, or
     `owner_grace_period` of an occupied, parked or stalled node) counts from the first notification about this notice
-    that a receiver in `notify.receivers` accepted (docs/notifications.md). Accepted means that the mail server, Slack
-    or the web hook took it. Whether somebody read it cannot be known.
+    that a receiver in `notify.receivers` accepted (docs/notifications.md#choose-receivers). Accepted means that the
+    mail server, Slack or the web hook took it. Whether somebody read it cannot be known.
 
     If `limits.require_notification` is set, or was set when the notice was given, nothing is stopped while the mail
     server is down. Without that setting, and where the pool had a receiver of notices at that time, the grace begins

@@ -136,7 +136,7 @@ def pods_stay(case: Case) -> Finding:
     if stays is None:
         refused = None if case.machine.kubernetes is None else obstacles.refusing_budgets(case.machine.kubernetes)
         return allow("No pod on it has to stay." if refused is None else f"No pod on it has to stay. {refused}")
-    return refuse(stays, "Let them end, or let their people consent by annotation (docs/kubernetes.md).")
+    return refuse(stays, "Let them end, or let their people consent by annotation (docs/kubernetes.md#annotations).")
 
 
 def not_drained(case: Case) -> Finding:

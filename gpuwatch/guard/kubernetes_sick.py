@@ -74,7 +74,7 @@ def eviction(case: Case) -> Finding:
     if not asked or asked - movable:
         return refuse(
             kept or "Its pods have gone or are ending.",
-            "Let them end, or let their people consent by annotation (docs/kubernetes.md).",
+            "Let them end, or let their people consent by annotation (docs/kubernetes.md#annotations).",
         )
     return allow(f"{why} Its pods may go.")
 

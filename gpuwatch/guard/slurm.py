@@ -26,7 +26,10 @@ def slurm_power(case: Case) -> Finding:
     if seen.doubt is not None:
         return refuse(seen.doubt, "`scontrol show config` must answer.")
     if seen.power is not None:
-        return refuse(f"Slurm powers its nodes itself ({seen.power}).", "Only one may own the power (docs/slurm.md).")
+        return refuse(
+            f"Slurm powers its nodes itself ({seen.power}).",
+            "Only one may own the power (docs/slurm.md#idle-machines-and-who-powers-them).",
+        )
     return allow("Slurm leaves the power of its nodes to others.")
 
 
@@ -36,9 +39,9 @@ def slurm_node(case: Case) -> Finding:
     In a pool of `slurm.pools` each machine must be known as one node of Slurm (P1). A node with jobs, one that is
     planned or reserved for a job, and one that Slurm shows as down or not responding stays. So does a node that
     somebody else has drained: that person works on it (P20). So does a node that a waiting job may need, with the job
-    in the sentence: docs/slurm.md says how many nodes one job holds. A node of a reservation stays for a week before it
-    begins. If nobody knows which jobs wait, nothing is removed. Right before each removal Slurm is asked again. A
-    stopped machine has no jobs.
+    in the sentence: docs/slurm.md#jobs-that-wait says how many nodes one job holds. A node of a reservation stays for a
+    week before it begins. If nobody knows which jobs wait, nothing is removed. Right before each removal Slurm is asked
+    again. A stopped machine has no jobs.
 
     Wait for its jobs. The person who drained it resumes it: `scontrol update NodeName=NODE State=RESUME`.
     """

@@ -50,14 +50,17 @@ def no_consent(case: WorkloadCase) -> Finding:
     own project does it, a Job's pods may be deleted, and so may a pod without an owner. What is done must be what its
     people say now. A static pod is made again by a file on its machine.
 
-    Let its people annotate it (docs/kubernetes.md).
+    Let its people annotate it (docs/kubernetes.md#annotations).
     """
     missing, says = obstacles.without_consent(case.use), idle_pods.how(case.use)
     asked = case.step.arguments.get(HOW)
     if missing is not None:
         static = obstacles.static_pod(case.use) is not None
         kinds = "" if static else " or ".join(sorted(ACTIONS.get(case.use.workload.kind, ())))
-        remedy = f"Let its people annotate it, or its namespace, with {IDLE_ACTION}: {kinds} (docs/kubernetes.md)."
+        remedy = (
+            f"Let its people annotate it, or its namespace, with {IDLE_ACTION}: {kinds} "
+            "(docs/kubernetes.md#annotations)."
+        )
         return refuse(missing, remedy if kinds else "Its people end it themselves.")
     if case.step.verb is Verb.RELEASE and asked != says:
         return refuse(f"It is to end by {asked}, and its people say {says}.", "The next round decides again.")

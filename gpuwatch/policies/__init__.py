@@ -68,7 +68,7 @@ class PoolRules:
         Unit,
         Setting(
             "What the pool's size is counted in: nodes, or gpus where its machines have different numbers of GPUs. "
-            "Then wishes, floors, shares and steps are in GPUs; see docs/policies/spot.md."
+            "Then wishes, floors, shares and steps are in GPUs; see docs/policies/spot.md#machines-of-different-sizes."
         ),
     ] = "nodes"
     min_nodes: Annotated[int, Ge(0), Setting("So many nodes of the pool are always left running.")] = 0
@@ -129,7 +129,8 @@ class PoolRules:
     offers: Annotated[
         dict[str, OfferRules],
         Setting(
-            "Several places to launch from, by a name of your choice, in place of `launch`; see docs/policies/spot.md."
+            "Several places to launch from, by a name of your choice, in place of `launch`; see "
+            "docs/policies/spot.md#a-pool-with-offers."
         ),
     ] = field(default_factory=dict)
     capacity: Annotated[
@@ -139,11 +140,14 @@ class PoolRules:
         Literal["never", "batch", "any"],
         Setting(
             "Whether its work may be interrupted by the cloud. never: the pool has no spot offers. batch: it has a "
-            "deadline (`batch`); see docs/policies/spot.md."
+            "deadline (`batch`); see docs/policies/spot.md#what-may-be-interrupted."
         ),
     ] = "never"
     batch: Annotated[
-        BatchRules, Setting("The work and its deadline, where `interruptible` is batch; see docs/policies/spot.md.")
+        BatchRules,
+        Setting(
+            "The work and its deadline, where `interruptible` is batch; see docs/policies/spot.md#work-with-a-deadline."
+        ),
     ] = field(default_factory=BatchRules)
     kubernetes: Annotated[
         KubernetesRules, Setting("What holds for those of its nodes that are in a Kubernetes cluster.")

@@ -25,7 +25,8 @@ class HealthRules:
             "jobs run to their end. drain: pods that may go are also "
             "moved to other nodes. replace: also, a machine that is terminated as idle while its GPU is failing comes "
             "back as a new one; it needs `idle.action: terminate`. drain and replace: a machine of which the driver "
-            "has lost a GPU goes as the rest of it says (docs/policies/idle.md); else it stays unknown for ever."
+            "has lost a GPU goes as the rest of it says (docs/policies/idle.md#a-lost-gpu); else it stays "
+            "unknown for ever."
         ),
     ] = "tell"
     taint: Annotated[

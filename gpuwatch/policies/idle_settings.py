@@ -133,7 +133,7 @@ class IdleRules:
         Floor(60, or_none=True),
         Setting(
             "Grace between the notice and the removal of an occupied, parked or stalled node, and of any node the "
-            "notice of which is a question (docs/policies/idle.md). From the profile."
+            "notice of which is a question (docs/policies/idle.md#the-first-notice-is-a-question). From the profile."
         ),
     ] = _BALANCED.owner_grace_period
     occupied: Annotated[

@@ -180,6 +180,18 @@ def test_tests_that_a_page_names_exist(path: Path) -> None:
     assert sorted(named - TESTS) == []
 
 
+def test_places_that_messages_name_exist() -> None:
+    """Settings, help, remedies, alerts and dashboards lead to the very heading."""
+    files = [path for ending in ("py", "tsv", "po") for path in (ROOT / "gpuwatch").rglob(f"*.{ending}")]
+    lost = []
+    for path in [*files, ROOT / "alerts/gpuwatch.yml", *(ROOT / "dashboards/source").glob("*.py")]:
+        for page_, place in re.findall(r"\bdocs/([\w/-]+\.md)(?:#([\w-]+))?", path.read_text(encoding="utf-8")):
+            if not (DOCS / page_).exists() or (place and place not in anchors(DOCS / page_)):
+                lost.append(f"{path.relative_to(ROOT)}: docs/{page_}#{place}")
+
+    assert lost == []
+
+
 def test_headings_become_the_places_that_github_makes() -> None:
     """Else the checks above would pass over what readers fall over."""
     assert {"when-something-breaks", "what-if-", "uninstall"} <= anchors(DOCS / "operations.md") | anchors(

@@ -21,7 +21,11 @@ class AttributionSettings:
         Setting("Read only SLURM_JOB_ID from the environment of a process, if its cgroup names no job."),
     ] = True
     slurm_jobs: Annotated[
-        bool, Setting("Write a line to the log when a Slurm job that used GPUs is over: what it used (docs/slurm.md).")
+        bool,
+        Setting(
+            "Write a line to the log when a Slurm job that used GPUs is over: what it used "
+            "(docs/slurm.md#what-a-finished-job-used)."
+        ),
     ] = True
     proc: Annotated[str, MinLen(1), Setting("Where the host's /proc is mounted.")] = "/proc"
     pod_resources_socket: Annotated[

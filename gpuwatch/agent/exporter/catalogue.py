@@ -226,14 +226,14 @@ _GPU_ROWS: tuple[_Row, ...] = (
         Kind.GAUGE,
         (*GPU, "state"),
         "1 for how well the GPU is (healthy, degraded, failing or unknown), 0 for the other states.",
-        "the agent's verdict; docs/health.md",
+        "the agent's verdict; docs/health.md#what-is-seen",
     ),
     (
         "gpuwatch_gpu_health_cause_info",
         INFO,
         (*GPU, "code", "remedy"),
         "1 for each thing that is wrong with the GPU, and what to do: nothing, drain, reset, reboot, replace_hardware.",
-        "the agent's verdict; docs/health.md",
+        "the agent's verdict; docs/health.md#what-is-seen",
     ),
     (
         "gpuwatch_gpu_health_since_timestamp_seconds",
@@ -264,7 +264,7 @@ _NODE_ROWS: tuple[_Row, ...] = (
         Kind.GAUGE,
         ("signal", "says"),
         "1 for what a signal of the host says (busy, unknown, occupied, idle); no series for what it does not say.",
-        "the signals of docs/idle-detection.md",
+        "docs/idle-detection.md#signals-of-the-host",
     ),
     (
         "gpuwatch_node_last_busy_timestamp_seconds",
@@ -292,7 +292,7 @@ _NODE_ROWS: tuple[_Row, ...] = (
         Kind.GAUGE,
         (),
         "1 if a stop would lose data on local disks (instance store), 0 if it would not; absent while that is unknown.",
-        "sysfs, udev's database and the host's mounts; docs/policies/idle.md",
+        "sysfs, udev's database and the host's mounts; docs/policies/idle.md#local-disks",
     ),
     (
         "gpuwatch_host_cpu_utilization_ratio",

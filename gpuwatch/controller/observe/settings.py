@@ -33,7 +33,10 @@ class PromqlSettings:
     )
     dialect: Annotated[
         Literal["gpuwatch", "dcgm", "nvidia_smi", "nvitop"],
-        Setting("The exporter of its metrics: our agent, or another, which shows less (docs/prometheus.md)."),
+        Setting(
+            "The exporter of its metrics: our agent, or another, which shows less "
+            "(docs/prometheus.md#without-the-gpuwatch-agent)."
+        ),
     ] = "gpuwatch"
     timeout: Annotated[Seconds, Gt(0), Le(300), Setting("A query not answered in full by then leaves all unknown.")] = (
         30.0

@@ -116,7 +116,7 @@ def _why_kept(
         ("snoozed", obstacles.why_snoozed(use, observation), "The end of that time."),
         ("static_pod", obstacles.static_pod(use), "Take its file out of the kubelet's folder of manifests."),
         ("not_ours", obstacles.not_ours(use, rules), "The machine's tag, or the pool's settings."),
-        ("no_consent", obstacles.without_consent(use), "An annotation of its people (docs/kubernetes.md)."),
+        ("no_consent", obstacles.without_consent(use), "An annotation of its people (docs/kubernetes.md#annotations)."),
         ("ending", obstacles.ending(use), "Once they are gone."),
         ("would_lose", obstacles.would_lose(use, rules), "The consent of its people, or of the pool."),
     )

@@ -87,12 +87,16 @@ def obstacle(
     if (needed := obstacles.vital(node)) is not None:
         return "vital_node", needed, "Once it serves the cluster no more."
     if (data := obstacles.disk_data(node)) is not None:
-        return "disk_data", data, "Once its claim is gone, or says gpuwatch.io/delete-local-data (docs/kubernetes.md)."
+        return (
+            "disk_data",
+            data,
+            "Once its claim is gone, or says gpuwatch.io/delete-local-data (docs/kubernetes.md#annotations).",
+        )
     if (lost := obstacles.unseen(node)) is not None:
         return "pods", lost, "Once their processes are gone."
     _, wait = idle.choose_action(node, observation, idle_rules)
     if (stays := obstacles.pods(node, observation, rules, wait)) is not None:
-        return "pods", stays, "Once they are gone, or their people consent (docs/kubernetes.md)."
+        return "pods", stays, "Once they are gone, or their people consent (docs/kubernetes.md#annotations)."
     return None
 
 

@@ -50,7 +50,10 @@ class MixRules:
     give_back_notice: Annotated[
         Seconds,
         Ge(60),
-        Setting("The notice of an on-demand node that works and is given back with consent (docs/policies/spot.md)."),
+        Setting(
+            "The notice of an on-demand node that works and is given back with consent "
+            "(docs/policies/spot.md#back-to-spot)."
+        ),
     ] = 120.0
     max_price_ratio: Annotated[
         float, Gt(0), Le(1), Setting("Spot that costs more than this part of on demand is not bought.")

@@ -24,11 +24,14 @@ GONE = {_DRIVER_NOT_LOADED, _NOT_INITIALISED}  # of the whole driver, whichever 
 # The library locks each GPU for all processes of the host, in /dev/shm. A probe that hangs there would hold up RCCL's
 # start, which takes the same locks: https://github.com/ROCm/rocm_smi_lib/issues/88. We only read, and need none.
 _OWN_LOCKS = "RSMI_MUTEX_THREAD_ONLY"
-_INSTALL = "install amd-smi-lib of your ROCm (docs/amd.md)"
+_INSTALL = "install amd-smi-lib of your ROCm (docs/amd.md#what-the-host-needs)"
 _LOOK = "look at `amd-smi list` and `dmesg | grep amdgpu`"
 DRIVER = {
     _DRIVER_NOT_LOADED: ("driver_not_loaded", "load it: `modprobe amdgpu`, then `dmesg | grep amdgpu`"),
-    _NO_PERMISSION: ("no_permission", "let this user read and write /dev/kfd and /dev/dri/render* (docs/amd.md)"),
+    _NO_PERMISSION: (
+        "no_permission",
+        "let this user read and write /dev/kfd and /dev/dri/render* (docs/amd.md#what-the-host-needs)",
+    ),
     _NOT_INITIALISED: ("driver_reloaded", "none needed: it is opened again in the next cycle"),
 }
 
