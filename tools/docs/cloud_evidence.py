@@ -27,7 +27,7 @@ The steps are the same on each cloud; its page has the commands.
 | tag | value | meaning |
 | --- | --- | --- |
 | `gpuwatch:fleet` | the fleet's name | gpuwatch may act on it; without it gpuwatch only looks |
-| `gpuwatch:pool` | a pool | which rules apply; default `default`. An [unknown](../guard.md#unknown_pool) one holds |
+| `gpuwatch:pool` | a pool | the rules; `default` without it. One that the settings lack [holds](../guard.md#unknown_pool) |
 | `gpuwatch:owner` | a name | who gets messages; limits for each owner |
 | `gpuwatch:protect` | `true`, or a time such as `2026-01-31T18:00Z` | never touch it, or not until then |
 | `gpuwatch:snooze-until` | a time | not until then, within `max_snooze` |
@@ -65,7 +65,7 @@ machine with the fleet's tag in whatever region.
 - `gpuwatch unused` lists disks, addresses, snapshots of disks that are gone, and your own images older than 30 days
   that nothing names. It removes nothing, and does not see who else uses an image: other accounts, scripts.
 - [`prices.live`](../money.md#fetch-prices-from-the-clouds) asks the cloud for prices.
-- gpuwatch stays within half of the cloud's limits of calls, or less."""
+- gpuwatch limits its calls, and sends half of them after the cloud refuses one for their number."""
 _EVIDENCE = (
     "gpuwatch has met no real cloud yet. The table says for each thing that it does what the best evidence is; "
     f"*{HEADING}* in the page of each cloud says what is open."

@@ -23,8 +23,8 @@ for comes first.
 
 A cause is over once the GPU was read for {recover_after} (`agent.health.recover_after`) without it. One that comes
 back within a day must be away twice as long as before, a day at most. An XID that asks for a reset or a reboot stays
-until the reset, a reload of the driver, or the driver's recovery action `none`. `agent.health_file` keeps all this
-over restarts of the agent; a reboot clears it.
+until that was done, or until the driver reports the recovery action `none`. A reload of the driver counts as a reset.
+`agent.health_file` keeps all this over restarts of the agent; a reboot clears it.
 
 ## What is seen
 
