@@ -33,7 +33,8 @@ from gpuwatch.runtime.clock import Clock
 _LOG = logging.getLogger(__name__)
 
 GROUP = "kueue.x-k8s.io"
-_VERSIONS = ("v1beta1", "v1beta2", "v1")  # what is read has the same name in each
+# What is read has the same name in each. The first is how Kueue keeps them since 0.16: others go through its webhook.
+_VERSIONS = ("v1beta2", "v1beta1", "v1")
 _AGAIN_SECONDS = 300.0  # until a cluster without Kueue is asked again
 _MOST_PODS = 256  # of one Workload, and four times as many of all
 _MOST_OF_ALL = 1_024

@@ -4,8 +4,8 @@ No Debian package has them at these versions, but every Go toolchain can make th
 Go's database of checksums. Some eight minutes of one processor, once; the programs are kept outside the repository.
 Without arguments it makes what every run of the tests needs, the `definitions` of other projects' kinds with it; `helm`
 and `kubeconform` are for who changes the chart, `kube-controller-manager`, `kube-scheduler`, `kwok`,
-`jobset-controller` and `lws-controller` for who changes what happens to pods. It uses the standard library alone, as it
-runs first.
+`jobset-controller`, `lws-controller` and `kueue-manager` for who changes what happens to pods. It uses the standard
+library alone, as it runs first.
 """
 
 import fcntl
@@ -48,6 +48,7 @@ PROGRAMS = {
     "kube-scheduler": Program("k8s.io/kubernetes", "v1.36.3", "k8s.io/kubernetes/cmd/kube-scheduler", staged=True),
     "jobset-controller": Program("sigs.k8s.io/jobset", "v0.11.1", "sigs.k8s.io/jobset"),
     "lws-controller": Program("sigs.k8s.io/lws", "v0.8.0", "sigs.k8s.io/lws/cmd"),
+    "kueue-manager": Program("sigs.k8s.io/kueue", "v0.17.0", "sigs.k8s.io/kueue/cmd/kueue"),
     "kwok": Program("sigs.k8s.io/kwok", "v0.8.0", "sigs.k8s.io/kwok/cmd/kwok"),
     "kubeconform": Program("github.com/yannh/kubeconform", "v0.8.0", "github.com/yannh/kubeconform/cmd/kubeconform"),
     "helm": Program("helm.sh/helm/v3", "v3.22.0", "helm.sh/helm/v3/cmd/helm"),
@@ -115,7 +116,14 @@ KINDS_OF = {
         "sigs.k8s.io/kueue",
         "v0.17.0",
         "h1:7hzb38M4eKGzYW+CFv2s1L+swzzacUCHOCXxZmAV90I=",
-        ("config/components/crd/bases/kueue.x-k8s.io_workloads.yaml",),
+        tuple(
+            f"config/components/crd/bases/kueue.x-k8s.io_{each}.yaml"
+            for each in (
+                *("workloads", "clusterqueues", "localqueues", "resourceflavors", "cohorts", "topologies"),
+                *("admissionchecks", "multikueueclusters", "multikueueconfigs", "provisioningrequestconfigs"),
+                *("workloadpriorityclasses",),
+            )
+        ),
     ),
     "longhorn": Definitions(
         "github.com/longhorn/longhorn-manager",

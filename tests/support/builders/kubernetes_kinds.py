@@ -172,6 +172,12 @@ def with_other_image(made: Object) -> Object:
     return {"spec": spec}
 
 
+def kueue_kinds() -> list[Object]:
+    """All that Kueue's own manager wants to be there; empty where they were not fetched."""
+    files = sorted(defined("kueue").glob("*.yaml"))
+    return [_undescribed(yaml.load(each.read_text(encoding="utf-8"), yaml.CSafeLoader)) for each in files]
+
+
 def longhorn_kind() -> Object:
     """Longhorn's replicas."""
     return own_kind(custom_kind("longhorn.io", "Replica", "replicas", "v1beta2"))

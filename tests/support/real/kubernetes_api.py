@@ -56,7 +56,8 @@ _PLACES = {
     "ValidatingAdmissionPolicy": ("/apis/admissionregistration.k8s.io/v1", "validatingadmissionpolicies"),
     "ValidatingAdmissionPolicyBinding": ("/apis/admissionregistration.k8s.io/v1", "validatingadmissionpolicybindings"),
 }
-_OTHERS = {("kueue.x-k8s.io", "Workload"): "workloads", ("longhorn.io", "Replica"): "replicas"}
+_KUEUE = ("Workload", "ResourceFlavor", "ClusterQueue", "LocalQueue")
+_OTHERS = {**{("kueue.x-k8s.io", each): f"{each.lower()}s" for each in _KUEUE}, ("longhorn.io", "Replica"): "replicas"}
 _WITHOUT_NAMESPACE = {
     *("ClusterRole", "ClusterRoleBinding", "CustomResourceDefinition", "Namespace", "Node"),
     *(

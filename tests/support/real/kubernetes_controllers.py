@@ -9,10 +9,10 @@ import json
 import os
 import shutil
 import subprocess
-from collections.abc import Iterator
+from collections.abc import Iterator, Sequence
 from contextlib import AbstractContextManager, contextmanager
 
-from tests.support.components import require
+from tests.support.components import missing, require
 from tests.support.kubernetes_programs import built
 from tests.support.real.agents import eventually, free_port
 from tests.support.real.kubernetes import ControlPlane
@@ -91,8 +91,34 @@ def lws_controller(plane: ControlPlane) -> AbstractContextManager[None]:
 _LWS = "leaderworkerset.x-k8s.io"
 
 
+def kueue_manager(plane: ControlPlane) -> AbstractContextManager[None]:
+    """Kueue's own manager for Jobs, and its webhook, which suspends those of a queue."""
+    if subprocess.run([*_OWN_FOLDERS, "true"], capture_output=True, check=False).returncode:
+        missing(f"`{' '.join(_OWN_FOLDERS)}` is refused here, and Kueue's manager reads a folder below /etc")
+    jobs = {"apiGroups": ["batch"], "apiVersions": ["v1"], "resources": ["jobs"], "operations": ["CREATE"]}
+    more = {"integrations": {"frameworks": ["batch/job"]}, "featureGates": {"VisibilityOnDemand": False}}
+    kinds = [("batch-v1-job", jobs)]
+    return _operator(plane, "kueue-manager", "config.kueue.x-k8s.io", kinds, more, begins=_WITH_CERTIFICATES)
+
+
+# Where its webhook's certificates are given, it wants those of its metrics in this folder of its container.
+_OWN_FOLDERS = ("unshare", "--map-root-user", "--mount")
+_WITH_CERTIFICATES = (
+    *(*_OWN_FOLDERS, "sh", "-c"),
+    'mount -t tmpfs none /etc && mkdir -p "$0" && cp kueue-manager.d/tls.* "$0" && exec "$@"',
+    "/etc/kueue/metrics/certs",
+)
+
+
 @contextmanager
-def _operator(plane: ControlPlane, name: str, group: str, hooks: list[tuple[str, Object]]) -> Iterator[None]:
+def _operator(
+    plane: ControlPlane,
+    name: str,
+    group: str,
+    hooks: list[tuple[str, Object]],
+    more: Object | None = None,
+    begins: Sequence[str] = (),
+) -> Iterator[None]:
     """A project's own controller with its webhooks, each by the end of its path and by what it is asked about."""
     certificates, port = plane.folder / f"{name}.d", free_port()
     certificates.mkdir()
@@ -100,16 +126,17 @@ def _operator(plane: ControlPlane, name: str, group: str, hooks: list[tuple[str,
         (certificates / link).symlink_to(plane.folder / file)
     settings = certificates / "settings.yaml"
     wanted = {
-        "apiVersion": f"{group}/v1alpha1",
+        "apiVersion": f"{group}/{'v1beta2' if more else 'v1alpha1'}",
         "kind": "Configuration",
         "leaderElection": {"leaderElect": False},
         "internalCertManagement": {"enable": False},
         "webhook": {"host": "127.0.0.1", "port": port, "certDir": str(certificates)},
         "metrics": {"bindAddress": "0"},
         "health": {"healthProbeBindAddress": "0"},
+        **(more or {}),
     }
     settings.write_text(json.dumps(wanted), encoding="utf-8")
-    running = _start(plane, name, f"--config={settings}", f"--kubeconfig={plane.kubeconfig()}")
+    running = _start(plane, name, f"--config={settings}", f"--kubeconfig={plane.kubeconfig()}", begins=begins)
     paths = [(f"/apis/admissionregistration.k8s.io/v1/{kind.lower()}configurations", kind) for kind in _HOOKS]
     try:
         for path, kind in paths:
@@ -134,7 +161,7 @@ def _hook(plane: ControlPlane, name: str, kind: str, port: int, hooks: list[tupl
         {
             "name": f"h{number}.{name}.io",
             "clientConfig": {"url": f"{url}{path}", "caBundle": authority},
-            "rules": [{**rule, "operations": ["CREATE", "UPDATE"]}],
+            "rules": [{"operations": ["CREATE", "UPDATE"], **rule}],
             "admissionReviewVersions": ["v1"],
             "sideEffects": "None",
             **({} if rule["apiGroups"] != [""] else {"objectSelector": _OF_SETS}),
@@ -183,11 +210,11 @@ def _stage(kind: str, name: str, holds: list[Object], then: Object) -> Object:
     }
 
 
-def _start(plane: ControlPlane, name: str, *arguments: str) -> subprocess.Popen[bytes]:
+def _start(plane: ControlPlane, name: str, *arguments: str, begins: Sequence[str] = ()) -> subprocess.Popen[bytes]:
     """One of them; the kernel ends it with the test process."""
     with (plane.folder / f"{name}.log").open("ab") as written:
         return subprocess.Popen(
-            ["setpriv", "--pdeathsig=KILL", require(name), *arguments],
+            ["setpriv", "--pdeathsig=KILL", *begins, require(name), *arguments],
             cwd=plane.folder,
             env={**os.environ, **_ENVIRONMENT},
             stdin=subprocess.DEVNULL,
