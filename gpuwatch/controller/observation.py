@@ -23,6 +23,7 @@ from gpuwatch.controller.observe.short_groups import with_short
 from gpuwatch.controller.offers_past import with_past
 from gpuwatch.controller.sensors import with_unproven
 from gpuwatch.controller.slurm.join import Shown, show_cluster, with_slurm
+from gpuwatch.controller.slurm.sleepers import with_sleepers
 from gpuwatch.controller.startup_pause import with_foreign
 from gpuwatch.controller.undone import with_undone
 from gpuwatch.model.decision import LedgerView, Observation
@@ -256,7 +257,8 @@ def _observation(look: _Look) -> Observation:
         watched=look.watched,
         interval_seconds=parts.interval_seconds,
     )
-    seen = with_unproven(parts, with_undone(parts, with_past(parts, seen, look.rules)))
+    seen = with_sleepers(with_past(parts, seen, look.rules), look.in_slurm, look.rules)
+    seen = with_unproven(parts, with_undone(parts, seen))
     return replace(seen, budgets=parts.budgets(seen), batches=parts.batches(seen))
 
 

@@ -6,7 +6,7 @@ from dataclasses import replace
 from gpuwatch.guard.case import Case
 from gpuwatch.model.decision import ADDITIONS, Decision, Observation, Review, Step, Verb
 from gpuwatch.model.proposal import changing
-from gpuwatch.policies import PoolRules, capacity
+from gpuwatch.policies import PoolRules, capacity, wakes
 from gpuwatch.policies.capacity import LaunchRules
 from gpuwatch.policies.next_offer import lacking, next_launches, without_offer
 from gpuwatch.policies.sizes import Need
@@ -73,8 +73,8 @@ def instead(
     No more comes than was decided. One of a group that was reviewed before is in the place of the earlier one.
     """
     fleet, sizes = observation.fleet, rules.sizes(observation.fleet)
-    wanted = [step for step in changing(decision.steps) if step.verb in ADDITIONS and step.reason.code != back.CODE]
-    asked = [review for review in reviews if review.step.verb in ADDITIONS and review.step.reason.code != back.CODE]
+    wanted = [step for step in changing(decision.steps) if _may_come_from_elsewhere(step)]
+    asked = [review for review in reviews if _may_come_from_elsewhere(review.step)]
     granted = sizes.total(fleet, [each.step for each in asked if each.allowed])
     need = lacking(observation, decision, sizes, granted, sizes.total(fleet, wanted) - granted)
     blocked = [each for each in asked if not each.allowed]
@@ -102,6 +102,11 @@ def instead(
             return
     if isinstance(rules.sources, Offers) and launch is not rules.sources:
         yield from _other_offers(observation, decision, asked, need, rules.sources, judged)
+
+
+def _may_come_from_elsewhere(step: Step) -> bool:
+    """Whether another machine would do: not where work waits for this one, nor where spot takes a node's place."""
+    return step.verb in ADDITIONS and step.reason.code not in {back.CODE, wakes.CODE}
 
 
 def _other_offers(

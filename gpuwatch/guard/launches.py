@@ -185,10 +185,10 @@ def interruptible(case: Case) -> Finding:
 def start_consent(case: Case) -> Finding:
     """Refuses to start a node that gpuwatch did not stop.
 
-    Somebody who stopped a machine may not want it back. For scaling or a schedule, gpuwatch starts a node only if
-    gpuwatch stopped it, by the cloud's own word (`not_stopped_by_us`), and nobody has started it since. A machine that
-    its owner starts, and stops again, is the owner's. Where the cloud does not say when it was started last (Azure,
-    Tencent Cloud), so is one that no controller saw for more than ten minutes since.
+    Somebody who stopped a machine may not want it back. For scaling, a schedule or work that waits, gpuwatch starts a
+    node only if gpuwatch stopped it, by the cloud's own word (`not_stopped_by_us`), and nobody has started it since. A
+    machine that its owner starts, and stops again, is the owner's. Where the cloud does not say when it was started
+    last (Azure, Tencent Cloud), so is one that no controller saw for more than ten minutes since.
 
     Start it yourself, or set `pools.<name>.start: any`, which permits every stopped node of the pool to be started. A
     node that is stopped again after such a start is not started again within the hour. A host of your own that somebody

@@ -9,6 +9,8 @@ from gpuwatch.model.fleet import Node
 
 # What is asked for with a start: the id of its machine; with what a group makes: the id of the group.
 STARTED, MEMBER_OF = "started", "member_of"
+# With a start: the number of the job, or the name of the pod, that waited for it.
+WOKEN_FOR = "woken_for"
 
 
 class End(StrEnum):

@@ -30,7 +30,7 @@ HORIZON_SECONDS = 93600.0  # as that of crontabs: a job each night
 LOOK_SECONDS = 900.0  # a pass of the scheduler over a long queue
 LONGEST_WAIT = timedelta(days=7)
 _KEPT = frozenset({"RH", "SE", "RV"})  # requeued and held, special exit, of a sibling in a federation
-_ON_A_NODE = frozenset({"R", "CF", "CG", "S", "SO", "SI", "ST", "RS", "RQ"})
+ON_A_NODE = frozenset({"R", "CF", "CG", "S", "SO", "SI", "ST", "RS", "RQ"})
 # squeue(1), JOB REASON CODES: it waits for a person, or never starts.
 _NEVER = frozenset(
     "JobHeldAdmin JobHeldUser BadConstraints DependencyNeverSatisfied InvalidAccount InvalidQOS DeadLine "  # noqa: SIM905  a table
@@ -42,7 +42,7 @@ _OWN_LIMIT = re.compile(
     r"(?:Assoc|QOS)\w*(?:PerJob|PerNode|MaxWall|Min[A-Z]|(?<!Run)Minutes)|\w*held(?:_state)?", re.ASCII
 )
 _SHARED_LIMIT = re.compile(r"(?:Assoc|QOS|MaxJobs)\w*", re.ASCII)
-_RESOURCES = ("Resources", "Nodes required for job are", "Nodes_required_for_job_are", "ReqNodeNotAvail", "NodeDown")
+RESOURCES = ("Resources", "Nodes required for job are", "Nodes_required_for_job_are", "ReqNodeNotAvail", "NodeDown")
 _THROTTLED = "JobArrayTaskLimit"
 _WORD = re.compile(r"([^\[\],]*)(?:\[([0-9,-]+)\])?([^\[\],]*)(?:,|$)")  # gpu-[01-04,7].x
 _EXPRESSION = re.compile(r"[\w.:+-]+(?:[&|][\w.:+-]+)*", re.ASCII)
@@ -61,13 +61,13 @@ def held_nodes(
     `reservations` are the nodes of each; None: they are not known. Nodes that Slurm has not `seen` idle escape rule 4.
     """
     idle = list(nodes)
-    held = {node.name: job for job in jobs if job.state in _ON_A_NODE for node in idle if has(job.places, node.name)}
-    for job, most in _starting(jobs, now):
+    held = {node.name: job for job in jobs if job.state in ON_A_NODE for node in idle if has(job.places, node.name)}
+    for job, most in starting_jobs(jobs, now):
         places = job.reservation and (reservations or {}).get(job.reservation, "")
         fitting = [node for node in idle if could_use(job, node) and (not places or has(places, node.name))]
         fitting.sort(key=lambda node: (not has(job.wanted, node.name), node.leaves, node.name))
-        need = _need(job, fitting)
-        if seen and need == 1 and _is_looked_at(job, now):
+        need = needed_nodes(job, fitting)
+        if seen and need == 1 and is_looked_at(job, now):
             continue
         mine = [node for node in fitting if node.name not in held]
         for node in mine[: need * most]:
@@ -75,10 +75,10 @@ def held_nodes(
     return held
 
 
-def _starting(jobs: Sequence[QueuedJob], now: datetime) -> Iterator[tuple[QueuedJob, int]]:
+def starting_jobs(jobs: Sequence[QueuedJob], now: datetime) -> Iterator[tuple[QueuedJob, int]]:
     """Yield the jobs that may start, with how many of their tasks at once (rules 2, 3, 5 and 6)."""
     waiting = {job.number for job in jobs if job.state == WAITS}
-    running = Counter(job.number for job in jobs if job.state in _ON_A_NODE)
+    running = Counter(job.number for job in jobs if job.state in ON_A_NODE)
     limited = set[tuple[str, str]]()
     for job in jobs:
         if job.state != WAITS or not _may_start(job, now):
@@ -97,7 +97,7 @@ def _starting(jobs: Sequence[QueuedJob], now: datetime) -> Iterator[tuple[Queued
             yield job, tasks
 
 
-def _need(job: QueuedJob, fitting: Sequence[SlurmNode]) -> int:
+def needed_nodes(job: QueuedJob, fitting: Sequence[SlurmNode]) -> int:
     """Rule 2: how many nodes; a job that says its GPUs and not its nodes needs as many as have them."""
     each = max((_gpus_on(node) or 0 for node in fitting), default=0)
     return max(job.count, ceil(job.gpus / each) if each else job.count)
@@ -112,13 +112,13 @@ def _waiting_time(job: QueuedJob, now: datetime) -> timedelta | None:
     return None if job.submitted is None else now - job.submitted.replace(tzinfo=now.tzinfo)
 
 
-def _is_looked_at(job: QueuedJob, now: datetime) -> bool:
+def is_looked_at(job: QueuedJob, now: datetime) -> bool:
     """Rule 4, of a job that wants one node."""
     if "+" in job.job:
         return False
     waited = _waiting_time(job, now)
     looked = waited is None or waited.total_seconds() > LOOK_SECONDS
-    return looked and job.reason.startswith(_RESOURCES) and not job.planned
+    return looked and job.reason.startswith(RESOURCES) and not job.planned
 
 
 def _may_start(job: QueuedJob, now: datetime) -> bool:

@@ -22,7 +22,7 @@ from datetime import datetime, timedelta
 from gpuwatch.model.decision import LAUNCHED_AT, Observation
 from gpuwatch.model.duration import backoff_seconds, format_duration, format_time
 from gpuwatch.model.fleet import NodeState
-from gpuwatch.model.life import STARTED, End, Life
+from gpuwatch.model.life import STARTED, WOKEN_FOR, End, Life
 from gpuwatch.policies.spot.records import CAPACITY, OFFER, SPOT
 
 Source = frozenset[tuple[str, str]]
@@ -31,7 +31,7 @@ LASTING = timedelta(hours=1)
 SILENT = timedelta(minutes=20)
 FEW = 3
 _FIRST, _LONGEST, _LONGEST_OF_SPOT = 3600.0, 86400.0, 14400.0
-_NO_SOURCE = frozenset({"pool", "subnet", OFFER, LAUNCHED_AT})
+_NO_SOURCE = frozenset({"pool", "subnet", OFFER, LAUNCHED_AT, WOKEN_FOR})
 _FELL_BACK = "fell back to stopped"
 # The codes of what people are told of a source that rests: a machine's starts; launches, or the growth of a group.
 STARTS, LAUNCHES = "starts_do_not_last", "launches_do_not_last"

@@ -25,6 +25,7 @@ from gpuwatch.policies import (
     slurm_sick,
     stuck_actions,
     uncounted,
+    wakes,
 )
 from gpuwatch.policies.kubernetes import nodes as kubernetes
 from gpuwatch.policies.kubernetes import steps as kubernetes_steps
@@ -32,16 +33,10 @@ from gpuwatch.policies.launches import doubtful_size
 from gpuwatch.policies.sizes import Sizes
 from gpuwatch.policies.spot import back
 from gpuwatch.policies.spot.records import OFFER
-from gpuwatch.policies.starts import Startable
 
 
-class Rules(back.Rules, kubernetes_steps.Rules, Protocol):
+class Rules(back.Rules, kubernetes_steps.Rules, wakes.Rules, Protocol):
     """What of a pool's rules matters here."""
-
-    @property
-    def start(self) -> Startable:
-        """Which stopped nodes may be started for it."""
-        ...
 
 
 # Where policies differ over one node, the safest verb wins; a start wins over what was meant for a stopped node.
@@ -84,6 +79,7 @@ def resolve(observation: Observation, pool: str, proposals: Sequence[Proposal], 
         said = "1 node, which no longer counts" if going == 1 else f"{going} nodes, which no longer count"
         clamps.append(f"The cloud is about to take {said}.")
     sizes = rules.sizes(observation.fleet)
+    added: Sequence[Step] = ()
     target, grows = None, any(proposal.grows for proposal in proposals)
     owed, short = (0, "") if grows else replacement.owed_replacements(observation, pool, rules.health, sizes)
     clamps += [short] if short else []
@@ -112,6 +108,8 @@ def resolve(observation: Observation, pool: str, proposals: Sequence[Proposal], 
             unsized += [f"the group {each.name}" for each in groups if sizes.kind(each.instance_type) is None]
             why = f"nobody knows the GPUs of {', '.join(unsized)}" if unsized else _nothing(pool, rules, sizes)
             clamps.append(f"{missing} more {sizes.unit} are needed and {why}.")
+    woken, held_back = wakes.woken(observation, pool, rules, added, sizes, most)
+    steps, clamps = (*steps, *woken), clamps + held_back
     steps = _safest(back.back_steps(steps, observation, pool, target, rules))
     changes = {step.node_id: step for step in changing(steps)}
 

@@ -19,7 +19,7 @@ Rules, all of them:
 
 from collections.abc import Sequence
 from dataclasses import replace
-from datetime import timedelta
+from datetime import datetime, timedelta
 
 from gpuwatch.model.decision import REMOVAL_STEPS, REMOVALS, Done, Observation, Step, Verb
 from gpuwatch.model.duration import format_duration, format_time
@@ -119,11 +119,16 @@ def _not_yet(node: Node, known: SlurmNode, observation: Observation, rules: Heal
         return "its slurmd does not answer yet."
     if not known.resumable:
         return f"Slurm shows it {known.state}."
-    launched, answered = node.launched_at, known.slurmd_since
+    launched, answered = node.launched_at or _started_at(node, observation), known.slurmd_since
     if launched is None or answered is None or answered >= launched - _CLOCKS_DIFFER:
         return None
     late = observation.now > launched + _STARTS
     return None if late else "its slurmd has not answered since its start."
+
+
+def _started_at(node: Node, observation: Observation) -> datetime | None:
+    """When gpuwatch started it last, where its cloud does not say when it was started."""
+    return max((life.at for life in observation.lives if life.started and life.node_id == node.id), default=None)
 
 
 def _last_drain(node: Node, observation: Observation) -> Done | None:

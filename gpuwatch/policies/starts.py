@@ -1,6 +1,6 @@
 """PURE: which stopped nodes a pool may start: its own stops, or anybody's.
 
-One for which a pod waits by its name comes first, then the last stopped.
+One that work waits for comes first, then the last stopped.
 """
 
 from datetime import timedelta
@@ -30,7 +30,8 @@ def starts(observation: Observation, pool: str, start: Startable, reason: Reason
     startable = [node for node in nodes if _startable(observation, node, start, given_up)]
     startable.sort(
         key=lambda node: (
-            not pending_pods.awaits(node, observation.fleet),
+            node.slurm is None or node.slurm.wanted_for is None,
+            -pending_pods.awaits(node, observation.fleet),
             node.id not in stopped_at,
             -stopped_at[node.id].timestamp() if node.id in stopped_at else 0.0,
         )

@@ -55,24 +55,34 @@ def show_cluster(cluster: SlurmCluster | None) -> Shown | None:
     return Shown(view=replace(view, sees_jobs=True), nodes=nodes, queue=queue)
 
 
-def wanted_nodes(queue: Queue, nodes: Sequence[SlurmNode], off: Collection[str], now: datetime) -> Mapping[str, str]:
+def idle_nodes(nodes: Sequence[SlurmNode], off: Collection[str]) -> list[SlurmNode]:
+    """Those that jobs can have; `off` are the names of nodes without a machine that runs.
+
+    One that we have drained before its end can still be kept.
+    """
+    return [each for each in nodes if each.rests and each.name not in off and (not each.drained or each.leaves)]
+
+
+def wanted_nodes(
+    queue: Queue, nodes: Sequence[SlurmNode], off: Collection[str], now: datetime, *, hosts: Collection[str] = ()
+) -> Mapping[str, str]:
     """The idle nodes that must stay for a job or a reservation, with the sentence that says for which.
 
-    `off` are the names of nodes without a machine that runs. One that we have drained before its end can still be kept;
-    of one that we have stopped it is said which job could run there.
+    Of a machine that we have stopped it is said which job could run there, of `hosts` of one's own elsewhere
+    (`sleepers.py`).
     """
-    idle = [each for each in nodes if each.rests and each.name not in off and (not each.drained or each.leaves)]
+    idle = idle_nodes(nodes, off)
     here = now.astimezone(UTC)
     places = {name: each.nodes for name, each in queue.reservations.items()}
     held = held_nodes(queue.jobs, idle, here, places)
     found = {
-        name: f"{_waits(job)}, and may need it." if job.state == _WAITS else f"{_whose(job)} is on it ({job.state})."
+        name: f"{waits(job)}, and may need it." if job.state == _WAITS else f"{_whose(job)} is on it ({job.state})."
         for name, job in held.items()
     }
-    ended = [each for each in nodes if each.leaves and each.name in off]
+    ended = [each for each in nodes if each.leaves and each.name in off and each.name not in hosts]
     others = [job for job in queue.jobs if job not in held.values()]
     found |= {
-        name: f"{_waits(job)}, and could run on it. gpuwatch has stopped it, and starts no machine for Slurm's queue."
+        name: f"{waits(job)}, and could run on it. gpuwatch has stopped it, and starts no machine for Slurm's queue."
         for name, job in held_nodes(others, ended, here, places, seen=False).items()
         if job.state == _WAITS
     }
@@ -89,7 +99,8 @@ def _whose(job: QueuedJob) -> str:
     return f"The job {job.job} of {legible(job.user, _LONGEST_WORD)}"
 
 
-def _waits(job: QueuedJob) -> str:
+def waits(job: QueuedJob) -> str:
+    """Return the clause that says that the job waits, and for what."""
     return f"{_whose(job)} waits in Slurm ({legible(job.reason, _LONGEST_WORD)})"
 
 
@@ -121,7 +132,8 @@ def with_slurm(fleet: Fleet, seen: Shown | None) -> Fleet:
         return replace(node, slurm=known)
 
     joined = replace(fleet, nodes=tuple(map(of, fleet.nodes)), slurm=view)
-    wanted = wanted_nodes(seen.queue, seen.nodes, nodes_off(joined), fleet.observed_at)
+    hosts = [node.slurm.name for node in joined.nodes if node.owned and node.slurm is not None]
+    wanted = wanted_nodes(seen.queue, seen.nodes, nodes_off(joined), fleet.observed_at, hosts=hosts)
     return replace(joined, nodes=tuple([_with_wanted(node, wanted) for node in joined.nodes]))
 
 

@@ -80,12 +80,13 @@ def waiting(fleet: Fleet, pool: str) -> tuple[Pod, ...]:
     )
 
 
-def awaits(node: Node, fleet: Fleet) -> bool:
-    """Whether a pod waits for this very node."""
+def awaits(node: Node, fleet: Fleet) -> int:
+    """How surely pods wait for this very node: 2 if one names it, 1 if one could run on it, else 0."""
     known, view = node.kubernetes, fleet.cluster
     if known is None or view is None:
-        return False
-    return any(is_bound(pod) and fits(pod, known) and is_of(pod, known, view) for pod in view.pending)
+        return 0
+    pods = (pod for pod in view.pending if fits(pod, known) and is_of(pod, known, view))
+    return max((1 + is_bound(pod) for pod in pods), default=0)
 
 
 def is_of(pod: Pod, node: KubernetesNode, view: ClusterView) -> bool:

@@ -9,17 +9,17 @@ Rules, all of them:
 3. Where new ones are needed, the pool should have all that it has and these. Otherwise it should have every node that
    holds GPU pods, of which nobody knows that it holds none, or that pods were put on. The others are not wanted;
    whether they go is the idle policy's to say.
-4. A pod that names its host is put there or nowhere. If that is a stopped node which the pool may start, it is one of
-   those that should come, and the first to be started (`policies.starts`); no other would do.
+4. A stopped node that its cluster shows, and that the pool may start, comes before new ones, if the pod fits it; it is
+   one of the first to be started (`policies.starts`). A pod that names its host is put there or nowhere.
 5. Where the view of the cluster is not to be relied on, or no node of the pool is a node object, it is unknown.
 
 So pods that wait for another reason than GPUs bring the nodes of rule 2 once, and no more nodes: what came has free
 GPUs, and the pod is put there. That is advice to people.
 """
 
-from collections.abc import Iterator
-from dataclasses import dataclass
-from datetime import datetime
+from collections.abc import Collection, Iterator, Sequence
+from dataclasses import dataclass, field
+from typing import Protocol
 
 from gpuwatch.model.decision import Advice, Observation, Reason
 from gpuwatch.model.fleet import Node
@@ -41,7 +41,8 @@ class _Room:
     known: KubernetesNode | None = None
     held: bool = True  # by pods, or it is on its way
     mature: bool = False
-    pods: int = 0
+    pods: list[Pod] = field(default_factory=list)
+    asleep: Node | None = None
 
     def takes(self, pod: Pod) -> bool:
         """Whether the pod could go there."""
@@ -53,14 +54,15 @@ class _Room:
 class _Plan:
     """Where the pods would go.
 
-    `named` are stopped nodes that pods name; `kept_off` those that the scheduler keeps off nodes with room for them.
+    `woken` are the stopped nodes, each with its pods; `kept_off` those that the scheduler keeps off nodes with room for
+    them.
     """
 
     waiting: tuple[Pod, ...]
     wants: int
     new: int
     size: float
-    named: tuple[str, ...] = ()
+    woken: tuple[tuple[Node, Sequence[Pod]], ...] = ()
     kept_off: tuple[tuple[Pod, str], ...] = ()
 
 
@@ -77,7 +79,8 @@ def judge(
         return Recommendation(wants=plan.wants, sentence=sentence)
     gpus = sum(pod.gpus for pod in plan.waiting)
     comes = [f"{plan.new} new nodes of {plan.size:g} GPUs"] if plan.new else []
-    comes += [f"the stopped node{'s' * (len(plan.named) > 1)} {', '.join(plan.named[:_NAMED])}"] if plan.named else []
+    names = [node.name if node.kubernetes is None else node.kubernetes.name for node, _ in plan.woken[:_NAMED]]
+    comes += [f"the stopped node{'s' * (len(plan.woken) > 1)} {', '.join(names)}"] if names else []
     comes = comes or ["nodes that are there or on their way"]
     waiting = _first_names(plan.waiting)
     said = f"{name}: {waiting} wait for {gpus:g} GPUs, which takes {' and '.join(comes)}: {count} → {plan.wants} nodes"
@@ -97,6 +100,29 @@ def advice(observation: Observation, pool: str, warm_up: float) -> Iterator[Advi
         yield Advice(target=pool, reason=Reason(code="pending_for_another_reason", sentence=sentence))
 
 
+def woken(
+    observation: Observation, pool: str, warm_up: float, start: Startable, rests: "Resting"
+) -> Sequence[tuple[Node, Sequence[Pod]]]:
+    """The hosts of one's own that are off and that pods need, with these pods; what rests is left out."""
+    if _doubt(observation, pool) is not None:
+        return ()
+    return _plan(observation, pool, machines.now(observation, pool), warm_up, start, rests).woken
+
+
+class Resting(Protocol):
+    """What is not started, and for what nothing is started (policies/wakes.py)."""
+
+    @property
+    def hosts(self) -> Collection[str]:
+        """The ids of nodes."""
+        ...
+
+    @property
+    def work(self) -> Collection[str]:
+        """The names of pods."""
+        ...
+
+
 def _doubt(observation: Observation, pool: str) -> str | None:
     if observation.fleet.cluster is None:
         return "there is no cluster"
@@ -108,37 +134,43 @@ def _doubt(observation: Observation, pool: str) -> str | None:
     return None
 
 
-def _plan(observation: Observation, pool: str, count: int, warm_up: float, start: Startable = "own") -> _Plan:
+def _plan(
+    observation: Observation,
+    pool: str,
+    count: int,
+    warm_up: float,
+    start: Startable = "own",
+    rests: Resting | None = None,
+) -> _Plan:
     """Rules 2 to 4."""
     waiting = [pod for pod in pending_pods.waiting(observation.fleet, pool) if pod.unschedulable is not None]
     waiting.sort(key=lambda pod: (not pending_pods.is_bound(pod), -pod.gpus, str(pod)))
-    stopped = _stopped_nodes(observation, pool, start) if any(map(pending_pods.is_bound, waiting)) else ()
+    stopped = _stopped_nodes(observation, pool, start, rests) if waiting else ()
     rooms, size, closed = _rooms(observation, pool, warm_up)
     empty = sum(not room.held for room in rooms) + closed
-    there, kept_off = len(rooms), []
-    named = list[_Room]()
+    had, kept_off = len(rooms), []
     for pod in waiting:
         bound = pending_pods.is_bound(pod)
-        where = [*(each for each in rooms if each.known is not None), *stopped] if bound else rooms
+        there = [each for each in rooms if each.known is not None] if bound else rooms
+        where = there if rests is not None and str(pod) in rests.work else [*there, *stopped]
         room = next((each for each in where if each.takes(pod) and _is_home(each, pod, observation)), None)
         if room is None and bound:
             continue
-        if room in stopped and room not in named:
-            named.append(room)
         if room is None:
             room = _Room(free=size)
             rooms.append(room)
         elif room.mature and room.known is not None:
             kept_off.append((pod, room.known.name))
-        room.free, room.pods = room.free - pod.gpus, room.pods + 1
-    wanted = sum(not room.held and room.pods > 0 for room in rooms)
-    new = len(rooms) - there
+        room.free -= pod.gpus
+        room.pods.append(pod)
+    wanted = sum(not room.held and bool(room.pods) for room in rooms)
+    new, woken_ = len(rooms) - had, tuple((each.asleep, each.pods) for each in stopped if each.pods and each.asleep)
     return _Plan(
         waiting=tuple(waiting),
-        wants=count + new + len(named) if new or named else max(0, count - empty) + wanted,
+        wants=count + new + len(woken_) if new or woken_ else max(0, count - empty) + wanted,
         new=new,
         size=size,
-        named=tuple(each.known.name for each in named if each.known is not None),
+        woken=woken_,
         kept_off=tuple(kept_off),
     )
 
@@ -163,7 +195,7 @@ def _rooms(observation: Observation, pool: str, warm_up: float) -> tuple[list[_R
     for node in roster.nodes:
         if node.id not in roster.members or node.id in out:
             continue
-        known, mature = node.kubernetes, not _young(node, observation.now, warm_up)
+        known, mature = node.kubernetes, not _is_young(node, observation, warm_up)
         if known is None or not known.ready or not known.gpus:
             young += not mature
         elif known.unschedulable or pending_pods.is_closed(known):
@@ -175,12 +207,15 @@ def _rooms(observation: Observation, pool: str, warm_up: float) -> tuple[list[_R
     return [*found, *(_Room(free=size) for _ in range(young))], size, closed
 
 
-def _stopped_nodes(observation: Observation, pool: str, start: Startable) -> tuple[_Room, ...]:
-    """Those that the pool may start, and that their cluster still shows."""
+def _stopped_nodes(observation: Observation, pool: str, start: Startable, rests: Resting | None) -> tuple[_Room, ...]:
+    """Those that the pool may start, and that their cluster still shows; with `rests` hosts of one's own alone."""
     reason = Reason(code="", sentence="")
     found = (observation.fleet.find(step.node_id) for step in starts(observation, pool, start, reason))
-    nodes = [node.kubernetes for node in found if node is not None and node.kubernetes is not None]
-    return tuple(_Room(free=node.gpus or 0.0, known=node) for node in nodes)
+    nodes = [node for node in found if node is not None and node.kubernetes is not None]
+    if rests is not None:
+        nodes = [node for node in nodes if node.owned and node.id not in rests.hosts]
+    known = [(node, node.kubernetes) for node in nodes if node.kubernetes is not None]
+    return tuple(_Room(free=each.gpus or 0.0, known=each, asleep=node) for node, each in known)
 
 
 def _replaced_nodes(observation: Observation, pool: str) -> set[str]:
@@ -189,9 +224,11 @@ def _replaced_nodes(observation: Observation, pool: str) -> set[str]:
     return {node.id for node in taken[machines.unreplaced_count(observation, pool) :]} if taken else set()
 
 
-def _young(node: Node, now: datetime, warm_up: float) -> bool:
-    """Whether it may still be on its way into the cluster."""
-    return node.launched_at is None or (now - node.launched_at).total_seconds() < warm_up
+def _is_young(node: Node, observation: Observation, warm_up: float) -> bool:
+    """Whether it may still be on its way into the cluster; nobody says when a host of one's own was started."""
+    if node.launched_at is None:
+        return not node.owned or observation.watched.get(node.id, 0.0) < warm_up
+    return (observation.now - node.launched_at).total_seconds() < warm_up
 
 
 def _first_names(pods: tuple[Pod, ...]) -> str:

@@ -1,0 +1,114 @@
+"""PURE: which nodes of Slurm that are off would let a job begin now, by squeue's lines.
+
+Rules, all of them:
+
+1. A job wakes nodes if it lacks nothing else: it waits for resources, or for its turn behind a job that does. A job
+   that is held, or waits for a time, another job, a licence or a limit, begins no sooner with more nodes.
+2. It uses nodes that are idle, on their way, or woken for another job first. Jobs share a node as far as its GPUs and
+   its memory go. Processors are not compared: what they do not suffice for still waits once the node works, and wakes
+   the next one.
+3. A job of several nodes wakes those that it lacks if it can begin with them, else none.
+4. Idle nodes that Slurm has looked at for `slurm_queue.LOOK_SECONDS` are not what a job of one node waits for.
+5. A node of a reservation in force is for the jobs of that reservation.
+"""
+
+from collections.abc import Iterable, Mapping, Sequence
+from dataclasses import dataclass, replace
+from datetime import datetime
+from math import ceil, inf
+
+from gpuwatch.model.slurm import SlurmNode
+from gpuwatch.model.slurm_listing import WAITS, QueuedJob, Reservation, gpu_count
+from gpuwatch.model.slurm_queue import (
+    ON_A_NODE,
+    RESOURCES,
+    could_use,
+    has,
+    is_looked_at,
+    needed_nodes,
+    starting_jobs,
+)
+
+_MAINTENANCE = "Reserved for maintenance"
+
+
+@dataclass(slots=True, eq=False)
+class _Room:
+    """A node with what of it no job has taken yet."""
+
+    node: SlurmNode
+    idle: bool = False  # Slurm has it, and has not used it
+    asleep: bool = False
+    gpus: float = 0.0
+    megabytes: float = 0.0
+
+    def __post_init__(self) -> None:
+        """All of it is free."""
+        self.gpus = inf if self.node.gpus is None else float(self.node.gpus)
+        self.megabytes = inf if self.node.megabytes is None else self.node.megabytes
+
+
+def lacks_nodes(job: QueuedJob) -> bool:
+    """Whether nothing but nodes keeps a job from its begin (rule 1)."""
+    resources = job.reason.startswith(RESOURCES) and _MAINTENANCE not in job.reason
+    return job.state == WAITS and (resources or job.reason == "Priority")
+
+
+def woken_nodes(
+    jobs: Iterable[QueuedJob],
+    *,
+    idle: Iterable[SlurmNode],
+    coming: Iterable[SlurmNode],
+    asleep: Iterable[SlurmNode],
+    now: datetime,
+    reservations: Mapping[str, Reservation],
+) -> Mapping[str, QueuedJob]:
+    """Which of the nodes that are `asleep` are started, by their names, and for which job.
+
+    `coming` are those on their way, or woken and not used yet; `now` is in the zone of Slurm's times.
+    """
+    rooms = [_Room(node=node) for node in coming]
+    rooms += [_Room(node=node, idle=True) for node in idle]
+    rooms += [_Room(node=node, asleep=True) for node in asleep]
+    # By a plan of Slurm, or an estimate, it begins later: they know nothing of the nodes that are off.
+    asking = [
+        replace(job, start=None, planned="") if lacks_nodes(job) else job
+        for job in jobs
+        if lacks_nodes(job) or job.state in ON_A_NODE
+    ]
+    woken: dict[str, QueuedJob] = {}
+    for job, tasks in starting_jobs(asking, now):
+        fitting = [room for room in rooms if could_use(job, room.node) and _is_open(job, room.node, reservations, now)]
+        _wake_for(job, tasks, fitting, woken, now)
+    return woken
+
+
+def _is_open(job: QueuedJob, node: SlurmNode, reservations: Mapping[str, Reservation], now: datetime) -> bool:
+    """Whether no reservation keeps the job from the node (rule 5)."""
+    own = reservations.get(job.reservation)
+    others = [each.nodes for each in reservations.values() if each is not own and _is_in_force(each, now)]
+    return (own is None or has(own.nodes, node.name)) and not any(has(each, node.name) for each in others)
+
+
+def _is_in_force(each: Reservation, now: datetime) -> bool:
+    return each.start.replace(tzinfo=now.tzinfo) <= now < each.end.replace(tzinfo=now.tzinfo)
+
+
+def _wake_for(job: QueuedJob, tasks: int, fitting: Sequence[_Room], woken: dict[str, QueuedJob], now: datetime) -> None:
+    """Take the rooms of one job, and note those that are asleep (rules 2 to 4)."""
+    need = needed_nodes(job, [room.node for room in fitting])
+    if need == 1 and is_looked_at(job, now):
+        fitting = [room for room in fitting if not room.idle]
+    gpus = gpu_count(job.gres) or ceil(job.gpus / need)
+    for _ in range(tasks):
+        free = [room for room in fitting if gpus <= room.gpus and job.megabytes <= room.megabytes]
+        chosen = sorted(free, key=lambda room: (room.asleep, room.node.name))[:need]
+        if len(chosen) < need:
+            return
+        for room in chosen:
+            if room.asleep:
+                woken[room.node.name], room.asleep = job, False
+            room.gpus = 0.0 if room.node.gpus is None else room.gpus - gpus
+            room.megabytes -= job.megabytes
+        if not gpus:
+            return  # as many tasks as it takes on one node
