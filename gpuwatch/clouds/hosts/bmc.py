@@ -12,6 +12,9 @@ from gpuwatch.model.fleet import NodeState
 from gpuwatch.runtime.clock import Clock
 
 _SECONDS, _MOST_SECONDS = 60.0, 3600.0  # after which a BMC is asked again
+_TAKEN_SECONDS = 15.0  # for which a login that was taken is not in question
+LOGIN_CODE = "RefusedLogin"  # our own code
+REFUSED_LOGIN = "it does not take this user and password, or they may not do that; see cloud.hosts.power"
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -51,7 +54,7 @@ class Bmc(Protocol):
 
 def is_refused_login(error: CloudError | None) -> bool:
     """Whether the BMC itself has said that it does not take this user and password."""
-    return isinstance(error, AuthFailedError) and error.code.startswith("HTTP")
+    return isinstance(error, AuthFailedError) and error.code.startswith(("HTTP", LOGIN_CODE))
 
 
 class Rests:
@@ -65,15 +68,16 @@ class Rests:
         """Every BMC may be asked."""
         self._clock = clock
         self._failed: dict[str, tuple[float, float, bytes | None, CloudError]] = {}
-        self._taken: dict[str, bytes | None] = {}  # the password that each took, as far as it has said
+        self._taken: dict[str, tuple[bytes | None, float]] = {}  # the password that each took, and when
         self._turns: dict[str, threading.Lock] = {}
 
     @contextmanager
     def turn(self, bmc: str, password: bytes | None) -> Iterator[None]:
-        """Wait while another thread is the first to try this login; the next ones go on together if it is taken."""
+        """Wait while another thread is the first of a round to try this login; the next ones go on if it is taken."""
         turn = self._turns.setdefault(bmc, threading.Lock())
         turn.acquire()
-        first = bmc not in self._taken or self._taken[bmc] != password
+        taken, at = self._taken.get(bmc, (None, -_TAKEN_SECONDS))
+        first = taken != password or self._clock.uptime() - at >= _TAKEN_SECONDS
         if not first:
             turn.release()
         try:
@@ -82,10 +86,10 @@ class Rests:
             if is_refused_login(error):
                 self._taken.pop(bmc, None)
             else:  # it gave no answer, and hosts do not wait for each other's silence
-                self._taken[bmc] = password
+                self._taken[bmc] = password, self._clock.uptime()
             raise
         else:
-            self._taken[bmc] = password
+            self._taken[bmc] = password, self._clock.uptime()
         finally:
             if first:
                 turn.release()

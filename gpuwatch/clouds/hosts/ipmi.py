@@ -5,7 +5,7 @@ Rules, all of them:
 1. The password goes into the environment of that run, never into its arguments. The session asks for the rights of an
    operator, and no more.
 2. A change is tried once. What ipmitool could not open a session for was not sent; what the BMC refused was not done;
-   all else is a doubt.
+   all else is a doubt. Only with `-v` ipmitool shows that a login was refused.
 3. Only `chassis power soft` and `chassis power on` are ever sent.
 4. The first question finds out which suite of ciphers the BMC takes: 17, else 3, which every IPMI 2.0 has. ipmitool
    would ask for it each time, and wait longer for some BMCs than a permit holds.
@@ -17,7 +17,7 @@ import subprocess
 from collections.abc import Callable
 
 from gpuwatch.clouds.errors import AuthFailedError, CloudError, CloudUnavailableError, NotSentError
-from gpuwatch.clouds.hosts.bmc import Shown
+from gpuwatch.clouds.hosts.bmc import LOGIN_CODE, REFUSED_LOGIN, Shown
 from gpuwatch.clouds.permit import Permit
 from gpuwatch.model.fleet import NodeState
 from gpuwatch.runtime.printable import legible
@@ -29,6 +29,7 @@ _POWER = re.compile(r"^Chassis Power is (on|off)\s*$", re.MULTILINE)
 _STATES = {"on": NodeState.RUNNING, "off": NodeState.STOPPED}
 _SUITES: tuple[str, ...] = ("17", "3")
 _NO_SESSION = "Unable to establish"
+_LOGIN = re.compile(r"RAKP [24] (?:HMAC is invalid|message (?:indicates an error|has invalid integrity))")
 _REFUSED = re.compile(r"Set Chassis Power Control to .* failed: (?!.*[Tt]imeout)")
 _CODE = "Ipmi"
 
@@ -38,7 +39,7 @@ class Ipmi:
 
     def __init__(self, host: str, port: int | None, *, user: str, password: Callable[[], bytes]) -> None:
         """Nothing is asked yet."""
-        self._reached = ("-I", "lanplus", "-H", host, "-p", str(port or 623), "-U", user, "-L", "OPERATOR", "-E")
+        self._reached = ("-v", "-I", "lanplus", "-H", host, "-p", str(port or 623), "-U", user, "-L", "OPERATOR", "-E")
         self._password, self._name, self._suites = password, f"its BMC {host}", _SUITES
 
     def show(self, uuid: str | None) -> Shown:
@@ -90,6 +91,8 @@ class Ipmi:
         if done.returncode == 0:
             return done.stdout.decode("utf-8", "replace")
         said = done.stderr.decode("utf-8", "replace").strip()
+        if _LOGIN.search(said):
+            raise AuthFailedError(f"{self._name}: {REFUSED_LOGIN}", code=LOGIN_CODE)
         unsure = CloudError if _REFUSED.search(said) else CloudUnavailableError
         kind = NotSentError if _NO_SESSION in said else unsure
         last = legible(said.rpartition("\n")[2], _LONGEST)

@@ -22,7 +22,7 @@ from urllib.parse import urlsplit
 import msgspec
 
 from gpuwatch.clouds.errors import AuthFailedError, CloudError, CloudUnavailableError, no_answer
-from gpuwatch.clouds.hosts.bmc import Shown
+from gpuwatch.clouds.hosts.bmc import REFUSED_LOGIN, Shown
 from gpuwatch.clouds.permit import Permit
 from gpuwatch.clouds.sending import WatchedConnection, attempt_begins, sending
 from gpuwatch.model.bounds import BoundedText
@@ -227,8 +227,7 @@ def _unable(reset: _Reset) -> str | None:
 def _error(asked: str, status: int, body: bytes) -> CloudError:
     code = f"HTTP{status}"
     if status in _REFUSED:
-        wrong = "it does not take this user and password, or they may not do that; see cloud.hosts.power"
-        return AuthFailedError(f"{asked}: {wrong} (HTTP {status})", code=code)
+        return AuthFailedError(f"{asked}: {REFUSED_LOGIN} (HTTP {status})", code=code)
     if status >= _BROKEN:
         return CloudUnavailableError(f"{asked}: it is busy, or starts itself again (HTTP {status})", code=code)
     return CloudError(

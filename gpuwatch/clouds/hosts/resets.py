@@ -4,7 +4,8 @@ Rules, all of them:
 
 1. The times of BMCs are compared with each other alone: many of their clocks are wrong. The same time means that there
    was no reset between two looks.
-2. A BMC that shows the time must be seen to change it at a start. One that never does, or shows none, proves nothing.
+2. A BMC that shows the time must have changed it at the newest start that was watched, within a time in which no host
+   boots and restarts itself: some change it at warm resets alone. One that never does, or shows none, proves nothing.
 3. The chain begins where the host was seen to go off, or where the time is the same as when it ran. It ends where the
    time is another one, until the host runs again.
 """
@@ -18,6 +19,7 @@ from gpuwatch.runtime.clock import Clock
 
 _TIME = re.compile(r"[0-9TZ:.+-]{10,40}")
 _NONE, _BROKEN = "-", "?"
+_BOOT_SECONDS = 120.0
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -29,6 +31,7 @@ class _Chain:
     before: str = _NONE
     moves: bool = False
     looked: float | None = None  # by this process
+    off_at: float | None = None  # when this process saw it off last
 
 
 class Resets:
@@ -62,12 +65,16 @@ class Resets:
         last, uptime = self._chains.get(node_id, _Chain(now=_BROKEN, off=_BROKEN)), self._clock.uptime()
         if state is NodeState.RUNNING:
             before = last.before if last.off == _NONE else last.now
-            chain = replace(last, off=_NONE, before=before, moves=last.moves or before not in {_NONE, _BROKEN, shown})
+            watched = (
+                last.off_at is not None and uptime - last.off_at <= _BOOT_SECONDS and before not in {_NONE, _BROKEN}
+            )
+            chain = replace(last, off=_NONE, before=before, moves=before != shown if watched else last.moves)
         elif last.off == _NONE:
             watched = last.looked is not None and uptime - last.looked <= BLIND_SECONDS
             off = shown if watched or last.now == shown else _BROKEN
             chain = replace(last, off=off, moves=last.moves and last.now != last.before)
         else:
             chain = last if last.off == shown else replace(last, off=_BROKEN)
-        self._chains[node_id] = replace(chain, now=shown, looked=uptime)
+        off_at = uptime if state is NodeState.STOPPED else chain.off_at
+        self._chains[node_id] = replace(chain, now=shown, looked=uptime, off_at=off_at)
         return state is NodeState.STOPPED and chain.moves and chain.off == shown

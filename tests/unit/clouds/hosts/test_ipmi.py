@@ -9,6 +9,7 @@ from pathlib import Path
 import pytest
 
 from gpuwatch.clouds import AuthFailedError, CloudError, CloudUnavailableError, NotSentError, PermitExpiredError
+from gpuwatch.clouds.hosts.bmc import is_refused_login
 from gpuwatch.clouds.hosts.ipmi import Ipmi
 from gpuwatch.model.fleet import NodeState
 from gpuwatch.model.power import same_host
@@ -17,6 +18,7 @@ from tests.support.components import require
 from tests.support.real.agents import eventually, free_port
 
 UUID, PASSWORD = "4c4c4544-0051-4a10-8056-c4c04f4e3533", "let-me-in"
+NO_SESSION = "Error: Unable to establish IPMI v2 / RMCP+ session"
 SAYS = f"System GUID   : {UUID}\nGUID Encoding : SMBIOS\n"
 
 
@@ -87,6 +89,27 @@ def test_what_was_not_sent_was_refused_or_is_in_doubt(tool: Tool, errors: str, k
     assert type(raised.value) is kind
     (called,) = (tool.folder / "argv").read_text(encoding="utf-8").splitlines()
     assert called.endswith("-C 17 -N 3 -R 1 chassis power soft")
+
+
+@pytest.mark.parametrize(
+    "said",
+    [
+        "> RAKP 2 HMAC is invalid",
+        "RAKP 2 message indicates an error : unauthorized name",
+        "RAKP 4 message indicates an error : invalid role",
+        "> RAKP 4 message has invalid integrity check value",
+    ],
+)
+def test_a_refused_login_is_tried_once_and_is_told_from_silence(tool: Tool, said: str) -> None:
+    """Not with the older ciphers as well: many BMCs lock a user after some failures."""
+    tool.answers("", f"Loading IANA PEN Registry...\n{said}\n{NO_SESSION}", 1)
+    with pytest.raises(AuthFailedError, match="does not take this user and password") as raised:
+        tool.bmc.show(None)
+    assert is_refused_login(raised.value)
+    assert len((tool.folder / "argv").read_text(encoding="utf-8").splitlines()) == 1
+    tool.answers("", f"Get Auth Capabilities error\n{NO_SESSION}", 1)
+    with pytest.raises(NotSentError):
+        tool.bmc.show(None)
 
 
 def test_a_bmc_that_takes_no_session_is_asked_once_more_with_the_older_ciphers(tool: Tool) -> None:
@@ -170,4 +193,7 @@ def test_openipmis_simulator_is_switched_off_softly_and_on_again(tmp_path: Path)
         assert bmc.show(None).state is NodeState.STOPPED
         bmc.switch_on(None)
         assert bmc.show(None).state is NodeState.RUNNING
+        for user, password in (("ann", "another"), ("bob", PASSWORD)):
+            with pytest.raises(AuthFailedError, match="does not take this user and password"):
+                Ipmi("127.0.0.1", port, user=user, password=password.encode).show(None)
     assert (tmp_path / "orders").read_text(encoding="utf-8") == "set shutdown 1\nset power 1\n"

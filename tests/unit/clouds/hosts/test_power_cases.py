@@ -107,6 +107,23 @@ def test_a_login_that_a_chassis_refuses_is_tried_once_for_all_its_hosts(lab: Pow
         lab.clock.advance(61.0)
 
 
+def test_a_login_that_a_chassis_takes_no_more_is_tried_once_for_all_its_hosts(lab: PoweredLab) -> None:
+    """Somebody changes it on the BMC between two rounds: one host tries the old one, and the pause grows."""
+    names = [f"gpu-{number}" for number in range(1, 9)]
+    lab.settings = HostsSettings(machines=dict.fromkeys(names, lab.settings.machines[ONE]), power=lab.settings.power)
+    uuids = {name: f"4c4c4544-0051-4a10-8056-c4c04f4e35{number:02}" for number, name in enumerate(names, start=33)}
+    lab.agents = {name: PowerAnswer(node_id=name, system_uuid=uuid) for name, uuid in uuids.items()}
+    lab.bmcs[ONE].systems = list(uuids.values())[1:]
+    lab.cloud = lab.anew()
+    assert "HTTP 401" not in str([node.cannot_stop for node in lab.cloud.nodes()])
+    lab.clock.advance(61.0)
+    lab.bmcs[ONE].refuses, looks = 401, lab.bmcs[ONE].looks
+    for _ in range(60):
+        lab.cloud.nodes()
+        lab.clock.advance(61.0)
+    assert lab.bmcs[ONE].looks - looks <= 7
+
+
 def test_a_label_of_a_file_is_no_word_of_an_agent(lab: PoweredLab, tmp_path: Path) -> None:
     """A list of machines that has their UUIDs proves no BMC, also not over a restart."""
     file = tmp_path / "hosts.json"
@@ -199,13 +216,13 @@ def test_a_name_that_two_hosts_share_is_no_name_of_either() -> None:
 class Outage:
     """A host that has been off and on once, as everybody saw, and is switched off by us."""
 
-    def __init__(self, lab: PoweredLab) -> None:
+    def __init__(self, lab: PoweredLab, *, warm: bool = False) -> None:
         self.lab, self.bmc, self.agent = lab, lab.bmcs[ONE], lab.agents[ONE]
         self.bmc.reset_at = "2020-01-01T00:00:00+00:00"  # its clock has lost its battery
         self.lab.cloud.nodes()
         self.is_off("Off")
         self.lab.seen(ONE)
-        self.is_on("2020-01-01T00:10:00+00:00")
+        self.is_on(self.bmc.reset_at if warm else "2020-01-01T00:10:00+00:00")
         self.lab.seen(ONE)
 
     def is_off(self, power: str) -> None:
@@ -247,6 +264,31 @@ def test_a_bmc_with_the_same_last_reset_says_that_its_host_stayed_off_over_outag
     lab.clock.advance(3600.0)
     made.bmc.refuses = None
     assert made.proved
+
+
+def test_a_bmc_that_changes_the_time_at_warm_resets_alone_proves_nothing(lab: PoweredLab) -> None:
+    """Its host is started, and restarts itself ten minutes later: that is no proof that a start changes the time."""
+    made = Outage(lab, warm=True)
+    lab.clock.advance(600.0)
+    made.is_on("2020-01-01T00:20:00+00:00")
+    lab.seen(ONE)
+    made.is_off("Off")
+    lab.seen(ONE)
+    made.restart()
+    assert not made.proved
+
+
+def test_a_start_that_does_not_change_the_time_ends_the_proof(lab: PoweredLab) -> None:
+    """A warm reset in the firmware's own test had changed it once: the newest start says more."""
+    made = Outage(lab)
+    made.is_off("Off")
+    assert made.proved
+    made.is_on(made.bmc.reset_at)
+    lab.seen(ONE)
+    made.is_off("Off")
+    lab.seen(ONE)
+    made.restart()
+    assert not made.proved
 
 
 def test_a_host_that_was_on_during_an_outage_is_its_owners_until_it_runs_again(lab: PoweredLab) -> None:
