@@ -2,8 +2,9 @@
 
 Kueue holds a job back before it has pods (`spec.suspend`), so that no pending pod says what its nodes are for. Rules:
 
-1. A Workload that is finished, not active, or evicted for good waits for nothing, and so it is in a closed queue. Where
-   pods of it exist, these speak for themselves.
+1. A Workload that is finished, not active, or evicted for good waits for nothing, and so it is in a closed queue, or if
+   another cluster runs it. Where pods of it exist, these speak for themselves. One that is admitted in part waits for
+   that part.
 2. It waits since Kueue reserved quota for it, else since it was made.
 3. It is demand that keeps nodes, and never demand that makes some: whether it may run is its quota's to say.
 
@@ -78,10 +79,26 @@ class _Condition(Struct, rename="camel"):
     last_transition_time: str | None = None
 
 
-class _Status(Struct):
-    """How far it is."""
+class _Assignment(Struct):
+    """So many pods of a set were admitted, which may be fewer than it asks for."""
+
+    name: str = ""
+    count: BoundedInt | None = None
+
+
+class _Admission(Struct, rename="camel"):
+    """What was admitted of each set."""
+
+    pod_set_assignments: list[_Assignment] | None = None
+
+
+class _Status(Struct, rename="camel"):
+    """How far it is; `cluster_name` and `nominated_cluster_names` are other clusters that run it (MultiKueue)."""
 
     conditions: list[_Condition] | None = None
+    admission: _Admission | None = None
+    cluster_name: str | None = None
+    nominated_cluster_names: list[str] | None = None
 
 
 class QueuedObject(Struct):
@@ -134,9 +151,14 @@ _QUEUED = msgspec.json.Decoder(QueuedObject)
 def queued_facts(read: QueuedObject, gpu_resources: Sequence[str]) -> QueuedFacts:
     """Of a Workload; one that waits for nothing (rule 1) wants no pods."""
     meta, spec = read.metadata, read.spec or _Spec()
-    told = {each.type: each for each in (read.status.conditions if read.status is not None else None) or ()}
-    sets = spec.pod_sets or () if _waits(meta, spec, told) else ()
-    wanted = tuple(found for each in sets if (found := _wanted_pods(meta, each, gpu_resources)) is not None)
+    status = read.status or _Status()
+    told = {each.type: each for each in status.conditions or ()}
+    elsewhere = status.cluster_name or status.nominated_cluster_names
+    sets = spec.pod_sets or () if not elsewhere and _waits(meta, spec, told) else ()
+    given = status.admission.pod_set_assignments if status.admission is not None else None
+    admitted = {each.name: each.count for each in given or () if each.count is not None}
+    found = (_wanted_pods(meta, each, admitted.get(each.name, each.count), gpu_resources) for each in sets)
+    wanted = tuple(each for each in found if each is not None)
     began = meta.creation_timestamp
     for name in ("Admitted", "QuotaReserved"):
         if _is_true(told, name):
@@ -170,17 +192,17 @@ def _waits(meta: ObjectMeta, spec: _Spec, told: Mapping[str, _Condition]) -> boo
     return waits is None or not any(each in waits.message for each in _CLOSED)
 
 
-def _wanted_pods(meta: ObjectMeta, its: _PodSet, gpu_resources: Sequence[str]) -> Wanted | None:
+def _wanted_pods(meta: ObjectMeta, its: _PodSet, count: int, gpu_resources: Sequence[str]) -> Wanted | None:
     """What one set wants; None: no GPUs."""
     spec = its.template.spec if its.template is not None else None
-    if spec is None or its.count <= 0:
+    if spec is None or count <= 0:
         return None
     pod = PodObject(metadata=ObjectMeta(name=its.name, namespace=meta.namespace, uid=meta.uid), spec=spec)
     pod.status = PodStatus(phase="Pending")
     facts = pod_facts(pod, gpu_resources)
     if facts is None or facts.gpus <= 0:
         return None
-    return Wanted(name=its.name, count=its.count, gpus=facts.gpus, placement=facts.placement)
+    return Wanted(name=its.name, count=count, gpus=facts.gpus, placement=facts.placement)
 
 
 def waiting_pods(queue: Collection[QueuedFacts], there: Collection[str]) -> Iterator[Pod]:

@@ -96,3 +96,22 @@ def test_a_queue_of_any_length_costs_a_bounded_number_of_pods(counts: list[int])
     found = list(waiting_pods(queue, set()))
     assert len(found) == min(1_024, sum(min(count, 256) for count in counts))
     assert timedelta(0) <= MOMENT - MADE
+
+
+def test_a_workload_that_was_admitted_in_part_waits_for_that_part() -> None:
+    """Its other pods will not come."""
+    read = queued_object("team", "job-train", count=4, conditions={"QuotaReserved": "True", "Admitted": "True"})
+    read["status"]["admission"] = {"clusterQueue": "all", "podSetAssignments": [{"name": "main", "count": 2}]}
+    assert len(pods_of(read)) == 2
+
+    read["status"]["admission"] = {"clusterQueue": "all", "podSetAssignments": [{"name": "main"}]}
+    assert len(pods_of(read)) == 4
+
+
+@pytest.mark.parametrize("status", [{"clusterName": "west"}, {"nominatedClusterNames": ["west", "east"]}])
+def test_what_another_cluster_runs_keeps_no_node_here(status: dict[str, Any]) -> None:
+    """MultiKueue has given it away; its pods never come."""
+    read = queued_object("team", "job-train", conditions={"QuotaReserved": "True", "Admitted": "True"})
+    assert pods_of(read)
+    read["status"] |= status
+    assert not pods_of(read)
