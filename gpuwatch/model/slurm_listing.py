@@ -12,6 +12,8 @@ from datetime import datetime
 
 from gpuwatch.model.slurm import SlurmNode
 
+# Also of partitions that are hidden, or that the user's groups may not use: their jobs need nodes like all others.
+ALL = "--all"
 WAITS = "PD"
 STATES = "PD,R,CF,CG,S"
 # Its features come last: they are joined by `|`.

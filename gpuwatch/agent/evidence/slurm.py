@@ -9,7 +9,7 @@ from gpuwatch.agent.evidence.files import processes
 from gpuwatch.agent.evidence.settings import SlurmSettings
 from gpuwatch.model.activity import Evidence, State
 from gpuwatch.model.slurm import SlurmNode
-from gpuwatch.model.slurm_listing import FORMAT, NODE_FORMAT, STATES, QueuedJob, node_in_slurm, parse_queue
+from gpuwatch.model.slurm_listing import ALL, FORMAT, NODE_FORMAT, STATES, QueuedJob, node_in_slurm, parse_queue
 from gpuwatch.model.slurm_queue import held_nodes
 from gpuwatch.runtime.printable import legible
 
@@ -59,7 +59,7 @@ class Slurm:
                 return ()
             raise UnseenError("slurmd is here, and squeue is not on the PATH: put its folder there")
         # A suspended job gives its CPUs back, so that the node may be idle to Slurm.
-        argv = (squeue, "--noheader", "--states=R,CG,CF,S", f"--nodelist={self._node}", "--format=%i")
+        argv = (squeue, "--noheader", "--states=R,CG,CF,S", f"--nodelist={self._node}", "--format=%i", ALL)
         ended = run(argv, self._deadline_seconds)
         if ended.status != 0:
             raise UnseenError(f"squeue failed with status {ended.status} for node {self._node}")
@@ -87,7 +87,7 @@ class Slurm:
     def _pending(self, squeue: str, node: SlurmNode, now: Moment) -> QueuedJob | None:
         """The job that waits for something, and needs this node; others may have enough of the other idle ones."""
         partitions = () if node.partitions is None else (f"--partition={','.join(sorted(node.partitions))}",)
-        argv = (squeue, "--noheader", f"--states={STATES}", *partitions, f"--format={FORMAT}")
+        argv = (squeue, "--noheader", f"--states={STATES}", *partitions, f"--format={FORMAT}", ALL)
         ended = run(argv, self._deadline_seconds)
         if ended.status != 0:
             raise UnseenError(f"squeue failed with status {ended.status} for pending jobs")
@@ -106,7 +106,7 @@ class Slurm:
         sinfo = shutil.which("sinfo")
         if sinfo is None:
             return {}
-        ended = run((sinfo, "--Node", "--noheader", f"--format=%N|{NODE_FORMAT}"), self._deadline_seconds)
+        ended = run((sinfo, "--Node", "--noheader", f"--format=%N|{NODE_FORMAT}", ALL), self._deadline_seconds)
         found: dict[str, list[str]] = {}
         for line in ended.output.decode("utf-8", "replace").split() if ended.status == 0 else ():
             name, _, rest = line.partition("|")
@@ -119,7 +119,9 @@ class Slurm:
         sinfo = shutil.which("sinfo")
         if sinfo is None:
             raise UnseenError("squeue lists no job, and sinfo, which shows signs of hidden jobs, is not on the PATH")
-        ended = run((sinfo, "--noheader", f"--nodes={self._node}", f"--format={NODE_FORMAT}"), self._deadline_seconds)
+        ended = run(
+            (sinfo, "--noheader", f"--nodes={self._node}", f"--format={NODE_FORMAT}", ALL), self._deadline_seconds
+        )
         lines = sorted(set(ended.output.decode("utf-8", "replace").split()))
         if ended.status != 0 or not lines:
             raise UnseenError(f"sinfo gave no state of node {self._node}")

@@ -20,6 +20,7 @@ from gpuwatch.controller.slurm.settings import SlurmSettings
 from gpuwatch.model.duration import format_duration
 from gpuwatch.model.slurm import SlurmJob, SlurmNode, reason_of
 from gpuwatch.model.slurm_listing import (
+    ALL,
     FORMAT,
     STATES,
     TOTALS,
@@ -170,9 +171,9 @@ class Scontrol:
         GPUs of whole jobs are in a list of their own: squeue has two ways to say what it lists.
         """
         program = self.settings.squeue or str(PurePath(self.settings.scontrol or "").with_name("squeue"))
-        about = ("--noheader", "--local", f"--states={STATES}")
+        about = ("--noheader", "--local", ALL, f"--states={STATES}")
         listed = self._run(program, *about, f"--format={FORMAT}")
-        totals = self._run(program, "--noheader", "--local", "--states=PD", f"--Format={TOTALS}") if listed else ""
+        totals = self._run(program, *about[:-1], "--states=PD", f"--Format={TOTALS}") if listed else ""
         reserved = self._scontrol("show", "reservation", "--oneliner")
         try:
             jobs = tuple(with_totals(parse_queue(listed), totals))

@@ -13,8 +13,9 @@ import msgspec
 from gpuwatch.clouds import CloudUnavailableError
 from gpuwatch.model.bounds import BoundedInt, BoundedText
 from gpuwatch.model.slurm import SlurmJob
+from gpuwatch.model.slurm_listing import ALL
 
-ARGUMENTS = ("--json", "--local", "--states=RUNNING")  # 22.05 lists the others all the same
+ARGUMENTS = ("--json", "--local", ALL, "--states=RUNNING")  # 22.05 lists the others all the same
 
 _MOST = 65_536  # nodes of one job, as Slurm's own MAX_SLURM_NODES
 _GPU = "gpu"  # nic, shard and mps are no whole GPUs

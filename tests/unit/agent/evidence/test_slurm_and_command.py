@@ -214,10 +214,11 @@ def test_jobs_that_squeue_hides_are_seen_by_the_nodes_state(host: FolderHost, te
 
 
 def test_a_pending_job_that_could_start_here_keeps_the_node(host: FolderHost) -> None:
-    """Not on a drained one; a queue that cannot be read is unknown."""
+    """Not on a drained one; a queue that cannot be read is unknown. Partitions that are hidden are asked about, too."""
     line = "PD|ann|N/A|(null)|0|(null)||812_[5-9%1]|gpu|JobArrayTaskLimit|N/A|1|||||x"
-    script(host, f'case "$*" in *--states=PD*) echo "$1 $3" > {host.root}/asked; echo "{line}";; esac', "squeue")
-    script(host, "echo 'idle|gpu|x|gpu:a10g:4'", "sinfo")
+    asked = f'echo "$1 $3" > {host.root}/asked; echo "{line}"'
+    script(host, f'case "$*" in *--states=PD*" --all") {asked};; esac', "squeue")
+    script(host, 'case "$*" in *" --all") echo \'idle|gpu|x|gpu:a10g:4\';; esac', "sinfo")
     (found,) = slurm(host)
 
     assert found.says is State.BUSY
@@ -239,7 +240,7 @@ def test_squeue_is_asked_for_the_jobs_that_this_node_has(host: FolderHost) -> No
     script(host, f'echo "$@" > {host.root}/asked', "squeue")
     slurm(host)
 
-    assert (host.root / "asked").read_text() == "--noheader --states=R,CG,CF,S --nodelist=gpu-7 --format=%i\n"
+    assert (host.root / "asked").read_text() == "--noheader --states=R,CG,CF,S --nodelist=gpu-7 --format=%i --all\n"
 
 
 def test_without_a_name_the_node_is_the_short_host_name(host: FolderHost) -> None:

@@ -62,7 +62,7 @@ def a_queue(
 
 
 def test_the_queue_is_read_with_the_gpus_of_whole_jobs_and_the_reservations(tmp_path: Path) -> None:
-    """Of this cluster alone, and in UTC, whatever the controller's own zone is."""
+    """Of this cluster alone, of all its partitions, and in UTC, whatever the controller's own zone is."""
     queue = a_queue(tmp_path)
     assert [job.job for job in queue.jobs] == ["4", "6", "7_[1-9%2]", "9", "10", "12", "14+0", "15", "18", "5", "1"]
     assert {job.job: job.gpus for job in queue.jobs if job.gpus} == {"14+0": 2}
@@ -71,7 +71,7 @@ def test_the_queue_is_read_with_the_gpus_of_whole_jobs_and_the_reservations(tmp_
     assert queue.reservations["course"].nodes == "gpu-[1-2]"
     asked = (tmp_path / "asked").read_text().splitlines()
     assert all(line.startswith("UTC ") for line in asked)
-    assert all("--local" in line for line in asked[:2])
+    assert all("--local --all " in line for line in asked[:2])
 
 
 @pytest.mark.parametrize(
