@@ -2,9 +2,8 @@
 
 1. Before a change its machine, or what was launched with its key, is looked at: what is done already is not asked for.
 2. A change is asked for once. Without a usable answer nobody knows whether it happened.
-3. An answer must name the machine or the key that was asked for; one about another is a doubt.
-4. A machine that a list leaves out is asked for by its id, and stays as last seen until the driver says that it ended.
-5. A call that the driver does not offer is refused before anything is run.
+3. A machine that a list leaves out is asked for by its id, and stays as last seen until the driver says that it ended.
+4. A call that the driver does not offer is refused before anything is run.
 """
 
 from collections import Counter
@@ -24,20 +23,20 @@ from gpuwatch.clouds import (
     refuse_foreign_tags,
 )
 from gpuwatch.clouds.driver.line import NOT_OFFERED, Line
-from gpuwatch.clouds.driver.protocol import doubt_of, node_of, nonsense
+from gpuwatch.clouds.driver.protocol import doubt_of, node_of
 from gpuwatch.clouds.driver.settings import DriverSettings
 from gpuwatch.clouds.permit import Permit, permit_in_force
 from gpuwatch.clouds.places import Views, attempt, everywhere
 from gpuwatch.clouds.provider import ALL
 from gpuwatch.clouds.sightings import Sightings
 from gpuwatch.clouds.silence import Outlook, Recall, as_last_seen
+from gpuwatch.clouds.without_groups import NO_GROUPS, WithoutGroups
 from gpuwatch.model.decision import DECISION_TAG
 from gpuwatch.model.fleet import Node, NodeGroup, NodeState
 from gpuwatch.model.stops import StopAnswer
 from gpuwatch.runtime.clock import Clock
 
 _NO_SUCH = "NoSuchMachine"  # our own codes
-_NO_GROUPS = "NoGroups"
 _MOST_LOOKS = 20  # at machines that a list leaves out, in one round
 
 
@@ -57,8 +56,10 @@ class Place:
         return self.region in {None, thing.region}
 
 
-class DriverCloud:
+class DriverCloud(WithoutGroups):
     """The machines that a driver shows; it has no groups."""
+
+    whose = "drivers"
 
     def __init__(
         self,
@@ -158,10 +159,7 @@ class DriverCloud:
 
     def _get(self, place: Place, node_id: str) -> Node | None:
         answer = self.line.ask("get", place.region, id=node_id)
-        machine, gone = answer.get("machine"), answer.get("gone")
-        if (machine is None) == (gone is None) or node_id not in {gone, (machine or {}).get("id")}:
-            raise nonsense("get", f"it is not about {node_id}")
-        return None if machine is None else self._node(machine, place, answer.get("account"))
+        return None if "machine" not in answer else self._node(answer["machine"], place, answer.get("account"))
 
     def lacks(self, node: Node) -> bool:
         """Whether a whole list of its region is without it."""
@@ -189,17 +187,7 @@ class DriverCloud:
 
     def _find_launch(self, place: Place, key: str) -> Node | None:
         answer = self.line.ask("find", place.region, key=key)
-        if answer["key"] != key:
-            raise nonsense("find", f"it is about {answer['key']!r}, and not about {key!r}")
         return None if "machine" not in answer else self._node(answer["machine"], place, answer.get("account"))
-
-    def groups(self) -> Sequence[NodeGroup]:
-        """List the groups: drivers have no groups."""
-        return ()
-
-    def group(self, group_id: str) -> NodeGroup:
-        """Refuse: drivers have no groups."""
-        raise NotFoundError(f"drivers have no groups, so there is no {group_id}", code=_NO_GROUPS)
 
     def leftovers(self) -> Sequence[Leftover]:
         """Refuse: drivers do not show them, and an empty list would say that there is nothing."""
@@ -237,7 +225,7 @@ class DriverCloud:
     def terminate(self, node_id: str, key: str, *, permit: Permit, group: str | None = None) -> None:
         """Ask for the end of one machine, where it does not end already."""
         if group is not None:
-            raise CloudError(f"{node_id}: drivers have no groups", code=_NO_GROUPS)
+            raise CloudError(f"{node_id}: drivers have no groups", code=NO_GROUPS)
         place, before = self._find_machine(node_id)
         if before is not None and before.state not in TERMINATE_IS_DONE:
             self._change("terminate", place, node_id, key, permit)
@@ -253,10 +241,7 @@ class DriverCloud:
     def _change(
         self, call: str, place: Place, node_id: str, key: str, permit: Permit | None, **more: object
     ) -> Mapping[str, Any]:
-        answer = self.line.ask(call, place.region, permit=permit, id=node_id, key=key, **more)
-        if answer["id"] != node_id:
-            raise nonsense(call, f"it is about {answer['id']}, and not about {node_id}")
-        return answer
+        return self.line.ask(call, place.region, permit=permit, id=node_id, key=key, **more)
 
     def launch(self, arguments: Mapping[str, str], key: str) -> str:
         """Ask for one machine, where none was launched with this key."""
@@ -270,30 +255,10 @@ class DriverCloud:
             answer = self.line.ask(
                 "launch", place.region or named, permit=permit_in_force(), arguments=dict(arguments), tags=tags, key=key
             )
-            if answer["key"] != key:
-                raise nonsense("launch", f"it is about {answer['key']!r}, and not about {key!r}")
             self._homes[answer["id"]] = place
             return str(answer["id"])
         self._homes[there.id] = place
         return there.id
-
-    def _no_groups(self, group_id: str) -> CloudError:
-        return NotFoundError(f"drivers have no groups, so there is no {group_id}", code=_NO_GROUPS)
-
-    def grow(self, group_id: str, size: int, key: str) -> None:
-        """Refuse: drivers have no groups."""
-        del size, key
-        raise self._no_groups(group_id)
-
-    def shrink(self, group_id: str, size: int, key: str) -> None:
-        """Refuse: drivers have no groups."""
-        del size, key
-        raise self._no_groups(group_id)
-
-    def protect(self, node_id: str, group_id: str, key: str, *, on: bool) -> None:
-        """Refuse: drivers have no groups."""
-        del node_id, key, on
-        raise self._no_groups(group_id)
 
     # For the doctor and for people.
 

@@ -1,4 +1,7 @@
-"""The line to a driver: a request of one call, one run of the executable, an answer that is held to the protocol."""
+"""The line to a driver: a request of one call, one run of the executable, an answer that is held to the protocol.
+
+An answer must name the machine or the key that was asked for; one about another is a doubt.
+"""
 
 import json
 import threading
@@ -8,7 +11,7 @@ from pathlib import Path
 from typing import Any
 
 from gpuwatch.clouds.driver.process import Ended, check_executable, environment_of, run
-from gpuwatch.clouds.driver.protocol import ALWAYS, CALLS, VERSION, read_answer
+from gpuwatch.clouds.driver.protocol import ALWAYS, CALLS, VERSION, nonsense, read_answer
 from gpuwatch.clouds.driver.settings import DriverSettings
 from gpuwatch.clouds.errors import AuthFailedError, CloudError, CloudUnavailableError
 from gpuwatch.clouds.permit import Permit
@@ -88,7 +91,7 @@ class Line:
                 before=lambda: None if permit is None else permit.check(),
             )
         asked = f"{call} {more['id']}" if "id" in more else call
-        return answer_of(call, asked, ended, driver=self.path.name, secrets=secrets)
+        return answer_of(call, asked, ended, driver=self.path.name, request=request)
 
 
 def read_secrets(driver: DriverSettings) -> dict[str, str]:
@@ -108,22 +111,37 @@ def read_secrets(driver: DriverSettings) -> dict[str, str]:
         ) from None
 
 
-def answer_of(call: str, asked: str, ended: Ended, *, driver: str, secrets: Mapping[str, str]) -> dict[str, Any]:
-    """The answer of a run that has ended, held to the protocol.
+def answer_of(call: str, asked: str, ended: Ended, *, driver: str, request: Mapping[str, Any]) -> dict[str, Any]:
+    """The answer of a run that has ended, held to the protocol and to its request.
 
     Raises:
         CloudError: the driver's refusal, or no usable answer.
 
     """
+    secrets: Mapping[str, str] = request["secrets"]
     if ended.status != 0:
         raise CloudUnavailableError(
             f"{asked}: the driver {driver} {_end(ended, secrets)}", code=f"DriverStatus{ended.status}"
         )
     try:
-        return read_answer(call, ended.output, asked)
+        found = read_answer(call, ended.output, asked)
+        if (wrong := _about_another(call, found, request)) is not None:
+            raise nonsense(asked, wrong)
     except CloudError as error:
         error.args = (mask_secrets(str(error), secrets), *error.args[1:])
         raise
+    return found
+
+
+def _about_another(call: str, found: Mapping[str, Any], request: Mapping[str, Any]) -> str | None:
+    """Why an answer is not about the machine, or the key, that was asked for; None: it is."""
+    if call == "get":
+        machine, gone = found.get("machine"), found.get("gone")
+        one = (machine is None) != (gone is None) and request["id"] in {gone, (machine or {}).get("id")}
+        return None if one else f"it is not about {request['id']}"
+    both = [name for name in ("id", "key") if name in request and name in found]
+    other = next((name for name in both if found[name] != request[name]), None)
+    return None if other is None else f"it is about {found.get(other)!r}, and not about {request[other]!r}"
 
 
 def _end(ended: Ended, secrets: Mapping[str, str]) -> str:

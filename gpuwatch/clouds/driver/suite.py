@@ -150,13 +150,10 @@ class Suite:
     def _ask(self, call: str, *, seconds: float | None = None, **more: Any) -> dict[str, Any]:  # noqa: ANN401  members
         """The answer; raises CloudError."""
         ended = self._send(call, seconds=self._driver.call_timeout if seconds is None else seconds, **more)
-        return line.answer_of(call, call, ended, driver=self._path.name, secrets=self._sent["secrets"])
+        return line.answer_of(call, call, ended, driver=self._path.name, request=self._sent)
 
     def _get(self, node_id: str) -> dict[str, Any] | None:
-        answer = self._ask("get", id=node_id)
-        machine, gone = answer.get("machine"), answer.get("gone")
-        if (machine is None) == (gone is None) or node_id not in {gone, (machine or {}).get("id")}:
-            raise _Broken(f"the answer is not about {node_id}")
+        machine = self._ask("get", id=node_id).get("machine")
         return None if machine is None else self._sound(machine)
 
     def _sound(self, machine: dict[str, Any]) -> dict[str, Any]:
@@ -167,9 +164,7 @@ class Suite:
 
     def _change(self, call: str, node_id: str, **more: Any) -> None:  # noqa: ANN401  members
         seconds = _STOP_SECONDS if call == "stop" else _CHANGE_SECONDS
-        answer = self._ask(call, seconds=seconds, id=node_id, key=f"{self._run_id}-{call}", **more)
-        if answer["id"] != node_id:
-            raise _Broken(f"the answer is about {answer['id']}, and not about {node_id}")
+        self._ask(call, seconds=seconds, id=node_id, key=f"{self._run_id}-{call}", **more)
 
     def _await(self, node_id: str, *states: str) -> None:
         """Look until it is in one of the states; what is gone counts as terminated."""
@@ -251,8 +246,8 @@ class Suite:
 
     @_sentence("find shows no machine for a key that nobody used.", right="the key, and no machine", needs="find")
     def _finds_nobody(self) -> None:
-        if self._ask("find", key=self._run_id) != {"key": self._run_id}:
-            raise _Broken("it shows a machine, or another key")
+        if "machine" in self._ask("find", key=self._run_id):
+            raise _Broken("it shows a machine")
 
     @_sentence("prices are above 0, and of types that were asked for.", right="rows as in the schema", needs="prices")
     def _prices(self) -> str:

@@ -25,7 +25,8 @@ from gpuwatch.clouds.hosts.sources import DEFAULT_TYPE, Named, sources_of
 from gpuwatch.clouds.permit import Permit, check_in_force
 from gpuwatch.clouds.silence import Outlook, Past, Recall, as_last_seen
 from gpuwatch.clouds.tags import claims
-from gpuwatch.model.fleet import CapacityType, Node, NodeGroup, NodeState
+from gpuwatch.clouds.without_groups import WithoutGroups
+from gpuwatch.model.fleet import CapacityType, Node, NodeState
 from gpuwatch.model.sight import Silence
 from gpuwatch.model.stops import StopAnswer
 from gpuwatch.runtime.clock import Clock
@@ -45,8 +46,10 @@ class _Host:
     alone: bool  # whether its name without the domain is no other host's
 
 
-class HostsCloud:
+class HostsCloud(WithoutGroups):
     """Any thread may ask; a source is read at each list."""
+
+    whose = "hosts"
 
     def __init__(
         self, *, fleet: str, clock: Clock, regions: tuple[str, ...], endpoint_url: str | None, named: HostsSettings
@@ -122,14 +125,6 @@ class HostsCloud:
         del key, arguments
         return None
 
-    def groups(self) -> Sequence[NodeGroup]:
-        """Hosts are in no groups."""
-        return ()
-
-    def group(self, group_id: str) -> NodeGroup:
-        """Refuse it: hosts are in no groups."""
-        raise NotFoundError(f"hosts have no groups, so {group_id} does not exist", code=NO_LAUNCH)
-
     def leftovers(self) -> Sequence[Leftover]:
         """Nothing is billed besides hosts."""
         return ()
@@ -174,21 +169,6 @@ class HostsCloud:
         """Refuse the launch: hosts are bought, not launched."""
         del arguments, key
         raise CloudError("hosts of your own cannot be launched", code=NO_LAUNCH)
-
-    def grow(self, group_id: str, size: int, key: str) -> None:
-        """Refuse the growth: hosts are in no groups."""
-        del size, key
-        self.group(group_id)
-
-    def shrink(self, group_id: str, size: int, key: str) -> None:
-        """Refuse the reduction: hosts are in no groups."""
-        del size, key
-        self.group(group_id)
-
-    def protect(self, node_id: str, group_id: str, key: str, *, on: bool) -> None:
-        """Refuse the protection: hosts are in no groups."""
-        del node_id, key, on
-        self.group(group_id)
 
     def tag(self, node_id: str, tags: Mapping[str, str], key: str) -> None:
         """Keep these tags, as part of the rounds in the ledger: hosts have no place for any."""

@@ -1,7 +1,7 @@
 """The section `cloud.hosts`: machines of one's own, where they are named, and which pools have power control."""
 
 import re
-from collections.abc import Iterator, Mapping
+from collections.abc import Callable, Iterator, Mapping
 from dataclasses import dataclass, field
 from typing import Annotated, Any, ClassVar, Literal
 
@@ -143,22 +143,16 @@ def _of_pool(power: PowerSettings, path: tuple[str, ...]) -> Iterator[Contradict
 def _of_host(name: str, each: HostSettings, path: tuple[str, ...]) -> Iterator[Contradiction]:
     if not is_host_name(name):
         yield Contradiction(keys=(path,), wrong=f"{name!r} is not a host's name", right="such as gpu-1")
-    if each.address is not None and not is_address(each.address):
-        yield Contradiction(
-            keys=((*path, "address"),),
-            wrong=f"{each.address!r} is not an address",
-            right="an IP address or a DNS name without scheme and port; signals.port is the port of all agents",
-        )
-    if each.bmc is not None and not is_bmc(each.bmc):
-        yield Contradiction(
-            keys=((*path, "bmc"),),
-            wrong=f"{each.bmc!r} is not the address of a BMC",
-            right="an IP address or a DNS name without a scheme, such as 10.0.1.11",
-        )
-    if each.mac is not None and not is_mac(each.mac):
-        yield Contradiction(
-            keys=((*path, "mac"),), wrong=f"{each.mac!r} is not a MAC address", right="such as 52:54:00:12:34:56"
-        )
+    checks: tuple[tuple[str, str | None, Callable[[str], bool], str, str], ...] = (
+        ("address", each.address, is_address, "an address",
+         "an IP address or a DNS name without scheme and port; signals.port is the port of all agents"),
+        ("bmc", each.bmc, is_bmc, "the address of a BMC",
+         "an IP address or a DNS name without a scheme, such as 10.0.1.11"),
+        ("mac", each.mac, is_mac, "a MAC address", "such as 52:54:00:12:34:56"),
+    )  # fmt: skip
+    for key, text, fits, what, right in checks:
+        if text is not None and not fits(text):
+            yield Contradiction(keys=((*path, key),), wrong=f"{text!r} is not {what}", right=right)
 
 
 def is_mac(text: str) -> bool:

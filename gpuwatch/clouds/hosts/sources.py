@@ -191,10 +191,9 @@ def _of_target(target: Any, labels: Mapping[str, str], number: int) -> Named:  #
     name = labels.get("node", host)
     if not host or not is_address(host) or not is_host_name(name):
         raise ValueError(f"entry {number}: {target!r} is not a target; right is such as gpu-1 or 10.0.0.11:9460")
-    bmc = labels.get("bmc")
+    bmc, mac = labels.get("bmc"), labels.get("mac")
     if bmc is not None and not is_bmc(bmc):
         raise ValueError(f"entry {number}: {bmc!r} is not the address of a BMC; right is such as 10.0.1.11")
-    mac = labels.get("mac")
     if mac is not None and not is_mac(mac):
         raise ValueError(f"entry {number}: {mac!r} is not a MAC address; right is such as 52:54:00:12:34:56")
     own = {key: value for key, value in labels.items() if key not in _NO_TAGS}
