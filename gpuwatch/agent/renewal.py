@@ -1,6 +1,7 @@
 """Renews the certificate that `gpuwatch agent join` has got, over that certificate itself, before it ends.
 
-The key stays: the handshake proves that it is ours, and the controller certifies it again. What cannot be renewed is
+The key stays: the handshake proves that it is ours, and the controller certifies it again. It also names the
+authorities that hosts believe, so that they know the next one before it signs. What cannot be renewed is
 tried again every hour, and the old certificate stays in use; `gpuwatch_tls_certificate_expires_timestamp_seconds` shows
 its end, and an alert waits for it.
 """
@@ -31,7 +32,7 @@ _LEFT_RATIO = 1 / 3  # of its time: the rest is for a controller that is away
 
 
 class _Answer(msgspec.Struct, frozen=True, kw_only=True):
-    """What the controller gives: the certificate and its authority's, in PEM."""
+    """What the controller gives: the certificate, and those of the authorities that hosts believe, in PEM."""
 
     certificate: str
     authority: str
@@ -94,12 +95,33 @@ class Renewal:
             _write(fresh, answer.certificate)
             validity = _validity(replace(self._files, certificate=fresh))  # raises where it is not of our key
             validity.check_time(self._clock.now())  # ours is better than one of a controller whose clock is wrong
+            self._believe(answer.authority)
             fresh.replace(certificate)
         finally:
             fresh.unlink(missing_ok=True)
         _LOG.info(
             "the certificate of agent.tls_certificate was renewed; it is valid until %s", f"{validity.end:%Y-%m-%d}"
         )
+
+    def _believe(self, shown: str) -> None:
+        """Believe the authorities that the controller names, unless none of ours is among them.
+
+        Raises:
+            OSError: the file cannot be written.
+
+        """
+        path = self._files.ca
+        if path is None:
+            return
+        known = path.read_text(encoding="ascii")
+        believed = joined.read_authorities(shown, known)
+        if believed is not None and believed != known:
+            fresh = path.with_name(f".{path.name}.new")
+            try:
+                _write(fresh, believed)
+                fresh.replace(path)
+            finally:
+                fresh.unlink(missing_ok=True)
 
     def _run(self) -> None:
         """Look again and again; the thread ends with the agent."""

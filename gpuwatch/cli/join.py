@@ -53,13 +53,15 @@ def token(*, hosts: int, seconds: float, node: str | None, path: Path | None) ->
 
         if node is not None and not is_node_id(node):
             raise click.BadParameter(WRONG_NODE_ID, param_hint="--node")
-        now, authority = SystemClock().now(), Authority(settings)
-        pin = authority.fingerprint
+        now = SystemClock().now()
+        authority, asked = Authority(settings, now), now + timedelta(seconds=seconds)
+        pin, until = authority.fingerprint, min(asked, authority.changes_at)
         with register.change(now, authority) as book:
-            made = book.make_token(now, until=now + timedelta(seconds=seconds), hosts=hosts, node_id=node, pin=pin)
+            made = book.make_token(now, until=until, hosts=hosts, node_id=node, pin=pin)
         print_text(made.text())
         whom = f"the node {node}" if node is not None else "1 host" if hosts == 1 else f"{hosts} hosts"
-        print_text(f"For {whom}, until {now + timedelta(seconds=seconds):%Y-%m-%d %H:%M} UTC.", err=True)
+        why = ", when the controller's next authority takes over: make a new token then" if until < asked else ""
+        print_text(f"For {whom}, until {until:%Y-%m-%d %H:%M} UTC{why}.", err=True)
 
 
 @join.command(name="list")
@@ -88,8 +90,8 @@ def revoke(*, what: str, path: Path | None) -> None:
         from gpuwatch.controller.join.authority import Authority
         from gpuwatch.runtime.clock import SystemClock
 
-        now, authority = SystemClock().now(), Authority(settings)
-        with register.change(now, authority) as book:
+        now = SystemClock().now()
+        with register.change(now, Authority(settings, now)) as book:
             kinds = book.revoke(what, now)
         if not kinds:
             print_text(f"{what} is neither a node that has joined nor a token; see `gpuwatch join list`.", err=True)

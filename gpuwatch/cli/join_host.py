@@ -199,7 +199,8 @@ class Joining:
         context.minimum_version = ssl.TLSVersion.TLSv1_3
         context.load_verify_locations(cadata=authority)
         given = read_json(joined.ask_controller(self.url, joined.JOIN_PATH, body.encode(), context, self.clock))
-        return authority, str(given.get("certificate"))
+        believed = joined.read_authorities(str(given.get("authority")), authority)  # also its successor
+        return believed or authority, str(given.get("certificate"))
 
 
 def _keep_certificate(folder: AgentFolder, authority: str, certificate: str, now: datetime) -> str:

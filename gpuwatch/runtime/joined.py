@@ -28,6 +28,7 @@ LONGEST_NODE_ID = 256
 CA_PATH, JOIN_PATH, RENEW_PATH = "/v1/ca", "/v1/join", "/v1/renew"
 _LARGEST_BYTES = 65536
 _SECONDS = 20.0
+_PEM = re.compile(r"-----BEGIN CERTIFICATE-----[^-]*-----END CERTIFICATE-----")
 _TOKEN = re.compile(r"(?P<id>[0-9a-f]{8})\.(?P<secret>[A-Za-z0-9_-]{32})\.(?P<pin>[A-Za-z0-9_-]{43})")
 
 
@@ -74,6 +75,12 @@ def read_pinned(shown: str, pin: bytes) -> str | None:
     except ValueError:
         return None
     return ssl.DER_cert_to_PEM_cert(certificate) if hashlib.sha256(certificate).digest() == pin else None
+
+
+def read_authorities(shown: str, known: str) -> str | None:
+    """The authorities that a controller names over a verified line, in PEM, if one of those known is among them."""
+    found, before = ([ssl.PEM_cert_to_DER_cert(each) for each in _PEM.findall(text)] for text in (shown, known))
+    return "".join(map(ssl.DER_cert_to_PEM_cert, found)) if set(found) & set(before) else None
 
 
 def controller_url(text: str) -> str:

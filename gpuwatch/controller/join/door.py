@@ -13,8 +13,9 @@ from threading import Lock
 
 import msgspec
 
-from gpuwatch.controller.join.authority import Authority, digest_of, key_in, key_of
+from gpuwatch.controller.join.authority import Authority, Issued, digest_of, key_in, key_of
 from gpuwatch.controller.join.register import Book, HeldToken, Host, RefusedError, Register
+from gpuwatch.controller.join.settings import JoinSettings
 from gpuwatch.runtime.clock import Clock
 from gpuwatch.runtime.http.access import LoginLimiter, client_of
 from gpuwatch.runtime.http.request import TEXT, Request, Response
@@ -36,7 +37,7 @@ class _Asked(msgspec.Struct, frozen=True, kw_only=True):
 
 
 class Answer(msgspec.Struct, frozen=True, kw_only=True):
-    """What it gets: its certificate and the authority's, in PEM."""
+    """What it gets: its certificate, and those of the authorities that it believes, in PEM."""
 
     certificate: str
     authority: str
@@ -46,7 +47,7 @@ class Answer(msgspec.Struct, frozen=True, kw_only=True):
 class JoinDoor:
     """Answers hosts that join or renew."""
 
-    authority: Authority
+    join: JoinSettings
     register: Register
     clock: Clock
     _limiter: LoginLimiter = field(default_factory=LoginLimiter)
@@ -83,8 +84,12 @@ class JoinDoor:
         if lines <= _LINES:
             log.warning("%s%s", words, "; no more of these in this minute" if lines == _LINES else "")
 
+    def _authority(self, now: datetime) -> Authority:
+        """As it is now: a successor may sign today, and another controller may have made it."""
+        return Authority(self.join, now)
+
     def _show(self, _request: Request) -> Response:
-        return Response(body=self.authority.pem.encode(), content_type="application/x-pem-file")
+        return Response(body=self._authority(self.clock.now()).pem.encode(), content_type="application/x-pem-file")
 
     def _join(self, request: Request) -> Response:
         try:
@@ -92,7 +97,8 @@ class JoinDoor:
         except (msgspec.MsgspecError, UnicodeDecodeError, RecursionError) as error:
             raise RefusedError(HTTPStatus.BAD_REQUEST, "this is no request to join, or one of over 16 KiB") from error
         now = self.clock.now()
-        with self.register.change(now, self.authority) as book:
+        authority = self._authority(now)
+        with self.register.change(now, authority) as book:
             held = self._token(book, asked, request.client, now)
             try:
                 key = key_in(asked.request)
@@ -100,11 +106,11 @@ class JoinDoor:
                 raise RefusedError(HTTPStatus.BAD_REQUEST, str(error)) from error
             digest = digest_of(key)
             counts = book.admit(held, asked.node_id, digest, now)
-            issued = self.authority.for_node(key, asked.node_id, now)
+            issued = authority.for_node(key, asked.node_id, now)
             host = Host(node_id=asked.node_id, key=digest, address=request.client, joined_at=now, token=held.id)
             book.note_joined(held, host, issued, counts=counts)
         log.warning("%s has joined from %s with token %s", legible(asked.node_id, 80), request.client, held.id)
-        return self._certificate_answer(issued.pem)
+        return _certificate_answer(issued, authority)
 
     def _token(self, book: Book, asked: _Asked, address: str, now: datetime) -> HeldToken:
         """The token, unless too many wrong ones have come from that address."""
@@ -125,17 +131,19 @@ class JoinDoor:
         if request.certificate is None:
             raise RefusedError(HTTPStatus.FORBIDDEN, "to renew takes the certificate that was given before")
         now = self.clock.now()
-        with self.register.change(now, self.authority) as book:
+        authority = self._authority(now)
+        with self.register.change(now, authority) as book:
             key = key_of(request.certificate)
             host = book.of_key(digest_of(key), now)
-            issued = self.authority.for_node(key, host.node_id, now)
+            issued = authority.for_node(key, host.node_id, now)
             book.note_issued(host, issued, now)
         log.info("%s has a new certificate until %s", legible(host.node_id, 80), f"{issued.end:%Y-%m-%d %H:%M} UTC")
-        return self._certificate_answer(issued.pem)
+        return _certificate_answer(issued, authority)
 
-    def _certificate_answer(self, pem: str) -> Response:
-        body = msgspec.json.encode(Answer(certificate=pem, authority=self.authority.pem))
-        return Response(body=body, content_type="application/json", headers=(("Cache-Control", "no-store"),))
+
+def _certificate_answer(issued: Issued, authority: Authority) -> Response:
+    body = msgspec.json.encode(Answer(certificate=issued.pem, authority=authority.believed_pem))
+    return Response(body=body, content_type="application/json", headers=(("Cache-Control", "no-store"),))
 
 
 def _nothing(_request: Request) -> Response:

@@ -61,7 +61,7 @@ class Joins:
             log.info("Hosts join at %s; `gpuwatch join token` lets one in.", self.url)
 
     def tick(self) -> None:
-        """Renew the controller's own certificates in time; open the port, if that has failed before."""
+        """Keep the authority and the controller's own certificates fresh; open the port, if that has failed before."""
         if self._server is None:
             self._server = self._open()
             self._listen()
@@ -94,7 +94,8 @@ def open_authority(join: JoinSettings, fleet: str, clock: Clock, *, make: bool =
         remove_leftovers(register.folder)
         if make:
             register.begin()
-        authority = make_authority(join, fleet, now) if make else Authority(join)
+        authority = make_authority(join, fleet, now) if make else Authority(join, now)
+        authority = authority.keep_successor(fleet, now)
         authority.keep_own(now)
         authority.revoke(register.read().revoked_serials)
     return authority
@@ -110,7 +111,8 @@ def make_join_server(join: JoinSettings, fleet: str, clock: Clock) -> HttpServer
     """
     if join.host is None:
         return None
-    door = JoinDoor(authority=open_authority(join, fleet, clock), register=Register(Path(join.folder)), clock=clock)
+    open_authority(join, fleet, clock)
+    door = JoinDoor(join=join, register=Register(Path(join.folder)), clock=clock)
     files = TlsFiles(
         section="controller.join",
         certificate=join.file(f"{names.CONTROLLER}.pem"),

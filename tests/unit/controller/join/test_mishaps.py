@@ -56,7 +56,8 @@ from gpuwatch.controller.join.register import Register
 from gpuwatch.controller.join.settings import JoinSettings
 from gpuwatch.runtime.clock import SystemClock
 
-authority, register, now = Authority(JoinSettings(folder=sys.argv[1])), Register(Path(sys.argv[1])), SystemClock().now()
+register, now = Register(Path(sys.argv[1])), SystemClock().now()
+authority = Authority(JoinSettings(folder=sys.argv[1]), now)
 while True:
     with register.change(now, authority) as book:
         made = book.make_token(now, until=now + timedelta(days=1), hosts=1, node_id=None, pin=bytes(32))
@@ -201,7 +202,9 @@ def test_a_list_made_by_a_wrong_clock_hides_no_agent(controller: Controller, hos
     assert host.join(controller.url, controller.token()).exit_code == 0
     assert controller.ask_to_join(controller.token(), "i-2")[0] == 200
     controller.clock.jump(days * 86400.0)
-    with Register(Path(controller.join.folder)).change(controller.clock.now(), Authority(controller.join)) as book:
+    with Register(Path(controller.join.folder)).change(
+        controller.clock.now(), Authority(controller.join, controller.clock.now())
+    ) as book:
         assert book.revoke("i-2", controller.clock.now())
     trust, certificate = Path(controller.join.folder) / TRUST, host.folder / "join/agent.pem"
     words = ["openssl", "verify", "-crl_check", "-CAfile", str(trust), "-CRLfile", str(trust), str(certificate)]

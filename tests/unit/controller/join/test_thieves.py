@@ -200,7 +200,7 @@ def verified(authority: Authority, name: x509.GeneralName, folder: Path) -> bool
         .not_valid_before(now - timedelta(hours=1))
         .not_valid_after(now + timedelta(hours=1))
         .add_extension(x509.SubjectAlternativeName([name]), critical=True)
-        .sign(authority._key, hashes.SHA256())  # what a thief would do
+        .sign(authority._one.key, hashes.SHA256())  # what a thief would do
     )
     (folder / "made.pem").write_bytes(made.public_bytes(serialization.Encoding.PEM))
     (folder / "parent.pem").write_text(authority.pem, encoding="ascii")
