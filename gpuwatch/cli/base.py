@@ -14,7 +14,7 @@ import click
 from click.core import ParameterSource
 
 from gpuwatch import __version__
-from gpuwatch.cli.hints import install_hint, is_missing_part, meant_by, option_hint
+from gpuwatch.cli.hints import argument_hint, install_hint, instead_of, is_missing_part, meant_by, option_hint
 from gpuwatch.model.progress import Advance, no_advance
 from gpuwatch.runtime.printable import legible, printable_text
 
@@ -92,10 +92,10 @@ class Sections(click.Group):
         try:
             name, command, rest = super().resolve_command(ctx, args)
         except click.UsageError as error:
-            hint = None if "Did you mean" in error.format_message() else meant_by(args[0], ctx.find_root().command)
+            hint = _hint_of(error, args[0], ctx)
             if hint is None:
                 raise
-            raise click.UsageError(f"No such command {args[0]!r}. You may want {hint}.", ctx) from error
+            raise click.UsageError(hint, ctx) from error
         if (
             command is None
             or not ctx.meta[_BEFORE]
@@ -136,6 +136,13 @@ class Sections(click.Group):
             if hint is None:
                 raise
             raise click.UsageError(hint, error.ctx) from error
+        except click.UsageError as error:
+            if error.ctx is None or "unexpected extra argument" not in error.message:
+                raise
+            hint = argument_hint(error.ctx.info_name or "", error.message)
+            if hint is None:
+                raise
+            raise click.UsageError(hint, error.ctx) from error
         except ImportError as error:
             if not is_missing_part(error):
                 raise
@@ -148,6 +155,15 @@ class Sections(click.Group):
         for title, names in self.sections().items():
             with formatter.section(title):
                 formatter.write_dl([(name, _does(self.commands[name])) for name in names])
+
+
+def _hint_of(error: click.UsageError, word: str, ctx: click.Context) -> str | None:
+    """Better words for a command that there is not; None: those of the error are good."""
+    root = ctx.find_root().command
+    if isinstance(root, click.Group) and ctx.command is root:
+        return instead_of(word, root)
+    meant = None if "Did you mean" in error.format_message() else meant_by(word, root)
+    return None if meant is None else f"No such command {word!r}. You may want {meant}."
 
 
 def _leading(args: list[str], own: set[str]) -> tuple[list[str], list[str]]:

@@ -175,7 +175,8 @@ def _local_disks(pools: Sequence[str], providers: Sequence[str]) -> str:
     for provider in dict.fromkeys(providers):
         types = local_disk_types(provider)
         if types is not None:
-            without = f" (all but {', '.join(types.families_without)})" if types.having > types.known / 2 else ""
+            but = types.families_without if types.having > types.known / 2 else ()
+            without = f" (all but {', '.join(but)})" if but else ""
             known.append(f"{types.having} of {types.known} GPU types of {TITLES.get(provider, provider)}{without}")
     most = " and ".join(known) or "most GPU machines"
     keys = ", ".join(f"pools.{name}.idle.instance_store" for name in pools)

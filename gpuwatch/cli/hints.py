@@ -1,5 +1,6 @@
 """What to do instead: parts that are not installed, and words that people type for a command with another name."""
 
+import difflib
 import re
 from collections.abc import Iterable, Iterator
 
@@ -54,7 +55,9 @@ _MEANT = {
     "ack": "acknowledge",
     "advise": "recommend",
     "daemon": "controller",
+    "disable": "pause",
     "dry-run": "plan",
+    "exclude": "snooze",
     "exporter": "agent",
     "gpus": "top",
     "grafana": "export dashboards",
@@ -62,14 +65,17 @@ _MEANT = {
     "history": "audit log",
     "hold": "snooze",
     "keep": "snooze",
+    "kill": "pause",
     "leftovers": "unused",
     "list": "status",
     "logs": "audit log",
     "ls": "status",
     "monitor": "top",
     "nodes": "status",
+    "off": "pause",
     "orphans": "unused",
     "prometheus": "export alerts",
+    "protect": "snooze",
     "ps": "top",
     "run": "controller",
     "savings": "report",
@@ -77,11 +83,49 @@ _MEANT = {
     "server": "controller",
     "simulate": "demo",
     "spend": "cost",
-    "start": "controller",
+    "tonight": "plan",
     "unpause": "resume",
     "watch": "status --watch",
     "why": "explain",
 }
+
+
+# Words for what no command does, and what to do instead.
+_TOLD = {
+    "install": "gpuwatch installs nothing by itself; docs/install.md has the ways",
+    "start": "`gpuwatch agent` runs on a GPU host, `gpuwatch controller` on one machine (docs/systemd.md)",
+    "stop": "No command stops a machine: the controller does, by its pools' rules. `gpuwatch pause` ends all actions",
+    "uninstall": "It is removed as it was installed; docs/install.md has the ways",
+    "update": "It is updated as it was installed; docs/upgrade.md has the ways",
+    "upgrade": "It is updated as it was installed; docs/upgrade.md has the ways",
+}
+# What answers a question about one node, by the command that was given one.
+_INSTEAD = {
+    "blocked": "explain NODE",
+    "pause": "pause --for DURATION",
+    "plan": "explain NODE",
+    "status": "explain NODE",
+}
+_LIKE = 0.75  # so much alike are a word and the command that was meant
+
+
+def instead_of(word: str, root: click.Group) -> str | None:
+    """What to say to somebody who typed a command that there is not; None: click has the better words."""
+    told, meant = _TOLD.get(word.lower()), meant_by(word, root)
+    near = difflib.get_close_matches(word, root.commands, 1, _LIKE)
+    if word.lower() in root.commands or (near and told is None and meant is None):
+        return None
+    if told is not None:
+        return f"No such command {word!r}. {told}."
+    if meant is not None:
+        return f"No such command {word!r}. You may want {meant}."
+    return f"No such command {word!r}. `gpuwatch --help` lists all commands."
+
+
+def argument_hint(command: str, words: str) -> str | None:
+    """What to say of a word too many, as in `status NODE`; None: the words are good."""
+    instead = _INSTEAD.get(command)
+    return None if instead is None else f"{words}. You may want `gpuwatch {instead}`."
 
 
 def meant_by(word: str, root: click.Command) -> str | None:

@@ -21,12 +21,14 @@ from gpuwatch.cli.join_folder import AgentFolder, open_folder
 from gpuwatch.runtime import joined
 from gpuwatch.runtime.clock import Clock, SystemClock
 from gpuwatch.runtime.json_document import read_json
+from gpuwatch.runtime.network_errors import network_text
 
 TOKEN_VARIABLE = "GPUWATCH_JOIN_TOKEN"  # noqa: S105  the name of a variable
 FOLDER = Path("/var/lib/gpuwatch-agent/join")
 _KEY = "agent.key"
 _LONGEST_PAUSE = 30.0
 _LATER = frozenset({429, 503})
+_DOOR = f"Hosts join at port {joined.PORT} of the controller, where its controller.join.host is set"
 
 
 class JoinError(Exception):
@@ -94,7 +96,9 @@ def agent_join(
         print_text(f"This host has not joined: {error}.", err=True)
         sys.exit(1)
     except OSError as error:
-        print_text(f"This host has not joined: {error.filename or 'a file'}: {error.strerror or error}.", err=True)
+        remedy = "; run this as root, with sudo" if isinstance(error, PermissionError) else ""
+        why = f"{error.filename or 'a file'}: {error.strerror or error}{remedy}"
+        print_text(f"This host has not joined: {why}.", err=True)
         sys.exit(1)
     print_text(
         f"{node_id} has joined. Its certificate is valid until {until}; the agent renews it in time.\n"
@@ -174,8 +178,8 @@ class Joining:
                 why = f"{self.url} is not believed ({error.verify_message}); compare the clocks of both machines"
                 raise JoinError(why) from error
             except (OSError, http.client.HTTPException) as error:
-                words = error.strerror if isinstance(error, OSError) and error.strerror else error
-                why, again = f"{self.url} gives no answer ({words or type(error).__name__})", True
+                words = network_text(error, self.url) or getattr(error, "strerror", None) or error
+                why, again = f"{self.url} gives no answer: {words or type(error).__name__}. {_DOOR}", True
             if not again or self.clock.monotonic() + pause > until:
                 raise JoinError(why)
             print_text(f"{why}; trying again.", err=True)

@@ -62,6 +62,9 @@ class SettingsFile:
         path.parent.mkdir(parents=True, exist_ok=True)
         try:
             opened = os.open(fresh, os.O_WRONLY | os.O_CREAT | os.O_EXCL, 0o600)
+        except OSError as error:
+            raise OSError(error.errno, error.strerror, str(path)) from error
+        try:
             with os.fdopen(opened, "w", encoding="utf-8") as file:
                 file.write(text)
                 file.flush()

@@ -20,7 +20,8 @@ def table(found: ScanDocument, width: int | None) -> list[Text]:
     """One row a machine, the unknown first and of these the dearest; in a narrow terminal columns shrink or go."""
     rows = found.machines
     if not rows:
-        return [Text("No GPU machine was found.")]
+        answered = any(place.refused is None and place.trouble is None for place in found.places) or not found.places
+        return [Text("No GPU machine was found." if answered else "No region answered.")]
     return laid_out(_columns(rows), width, lines=None, wanted=_LAST_CELLS)
 
 

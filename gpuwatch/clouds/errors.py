@@ -58,6 +58,10 @@ class AuthFailedError(CloudError):
     """Credentials missing, expired, or without the permission."""
 
 
+class NoCredentialsError(AuthFailedError):
+    """No usable credentials were found, so the cloud was not asked; the sentence says what to set."""
+
+
 class ClockSkewError(CloudError):
     """The cloud does not take our signature because of its time: this machine's clock is wrong. Nothing was done."""
 

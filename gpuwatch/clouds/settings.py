@@ -152,7 +152,8 @@ def unknown_regions(cloud: CloudSettings, launches: Iterable[tuple[tuple[str, ..
         elif near is not None:
             right = near
         else:
-            right = f"a region that it has; if it is new, a newer SDK: {install_command(cloud.provider, upgrade=True)}"
+            newer = install_command(cloud.provider, upgrade=True)
+            right = f"a region that it has; cloud.provider names another cloud. If the region is new: {newer}"
         yield Contradiction(keys=(path,), wrong=f"{region!r} is no region of {cloud.provider}", right=right)
 
 

@@ -10,7 +10,7 @@ from datetime import datetime, timedelta
 from typing import Protocol, Self, TypeVar, runtime_checkable
 
 from gpuwatch.clouds import Cloud
-from gpuwatch.clouds.errors import AuthFailedError, CloudError, CloudUnavailableError
+from gpuwatch.clouds.errors import AuthFailedError, CloudError, CloudUnavailableError, NoCredentialsError
 from gpuwatch.clouds.places import everywhere
 from gpuwatch.clouds.silence import partial
 from gpuwatch.model.fleet import Node
@@ -240,7 +240,7 @@ def survey_region(place: AnyRegion, machines: Listing[AnyRegion], *, watched: bo
 
 def unanswered_place(where: str, error: CloudError, *, region: str = "", watched: bool = False) -> Surveyed:
     """A place without a list. A refused answer shows no machine, and does not prove that no machine runs there."""
-    refused = error.code if isinstance(error, AuthFailedError) else None
+    refused = error.code if isinstance(error, AuthFailedError) and not isinstance(error, NoCredentialsError) else None
     trouble = None if refused is not None else str(error)
     return Surveyed(where=where, region=region, watched=watched, refused=refused, trouble=trouble)
 

@@ -18,22 +18,28 @@ _MOST_ELSEWHERE = 3
 _USUAL = "pools"  # what most people look for is there, so it is named first
 # What other programs call the address that a part of gpuwatch listens at.
 _LISTEN = {"address", "bind", "listen", "listen_address"}
+# How other programs choose the machines of a group.
+_CHOOSES = {"filter", "filters", "instances", "labels", "machines", "match", "nodes", "select", "selector", "tags"}
+_MEMBERS = "no key: a machine names its pool by the tag gpuwatch:pool, and its fleet by gpuwatch:fleet"
 _ADDRESS = ("host", "port")
 
 
 def key(path: Path) -> str:
     """What to write in place of a key that does not exist."""
     *group, name = path
+    if name in _CHOOSES and keys.pattern(KEYS, tuple(group)) == (_USUAL, NAME):
+        return _MEMBERS
     siblings = below(tuple(group))
+    elsewhere, shared = _elsewhere(path)
+    alike = 0.85 if elsewhere and not group else 0.75  # `port` at the top is agent.port, not report
     within = [(*group, *parts) for parts in _split_name(name) if keys.pattern(KEYS, (*group, *parts)) is not None]
     beside = (
         [each for each in _ADDRESS if name in _LISTEN and each in siblings]
-        or difflib.get_close_matches(name, siblings, 1, 0.75)
+        or difflib.get_close_matches(name, siblings, 1, alike)
         or [each for each in siblings if each.startswith(f"{name}_") or name.startswith(f"{each}_")]
     )
     if within or beside:
         return " or ".join(".".join(each) for each in within or [(*group, each) for each in beside])
-    elsewhere, shared = _elsewhere(path)
     if elsewhere and (shared or not group):
         return " or ".join(elsewhere)
     near = [".".join((*group, each)) for each in difflib.get_close_matches(name, siblings, 1)]
@@ -69,7 +75,7 @@ def _elsewhere(path: Path) -> tuple[list[str], int]:
     """Some keys of that name, nearest to where it was written, and how much of the path they share with it."""
     shared = {each: _shared_parts(each, path) for each in KEYS if each[-1] == path[-1]}
     most = max(shared.values(), default=0)
-    found = sorted((each for each in shared if shared[each] == most), key=lambda each: each[0] != _USUAL)
+    found = sorted((each for each in shared if shared[each] == most), key=lambda each: (each[0] != _USUAL, len(each)))
     return [".".join(keys.named_like(each, path[:most])) for each in found[:_MOST_ELSEWHERE]], most
 
 

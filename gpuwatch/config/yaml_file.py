@@ -19,6 +19,16 @@ from gpuwatch.model.slips import is_amount
 from gpuwatch.runtime.bounded_text import text_of
 from gpuwatch.runtime.printable import not_utf8
 
+_FOUND = re.compile(r"'?<([a-z -]+)>'?")
+_FOUND_WORDS = {
+    "scalar": "a value: a comma, a colon or a quote is missing",
+    "stream end": "the end of the file: a bracket is open",
+    "block mapping start": "a key that is indented otherwise",
+    "block end": "a line that is indented less",
+    "block sequence start": "a list that is indented otherwise",
+    "document start": "the begin of a second document (---)",
+}
+_VARIABLE = re.compile(r"^\$[A-Z_][A-Z0-9_]*$|\$\{[A-Z_][A-Z0-9_]*\}|\{\{ *[\w.]+ *\}\}")  # of a shell, of a template
 _LOOKS_LIKE = "lines such as `mode: observe`, indented with spaces"
 _LARGEST_FILE_VALUES = 20_000  # aliases of aliases can make a small file enormous
 _LONGEST_SHOWN = 60
@@ -145,6 +155,9 @@ class _Document:
         except ValueError as error:  # a tag that its text contradicts, or a number of thousands of digits
             self.origin.add(path, f"is not a value: {error}", "a plain value")
             return None
+        if isinstance(value, str) and key is not None and (found := _VARIABLE.search(value)) is not None:
+            right = f"the value itself; or leave the key out, and set {key.variable} in the environment"
+            self.origin.add(path, f"the file has {found[0]}, and no variable is put in", right)
         if value is None and (not path or (key is not None and key.kind in GROUPS)):
             return {}  # a section with nothing in it, or with comments only
         if isinstance(value, bool) and key is not None and key.kind in NUMERIC:
@@ -216,7 +229,7 @@ def read_values(file: File, origin: Origin) -> dict[str, Any]:
         line = error.problem_mark.line + 1 if error.problem_mark else 1
         begin = error.context_mark.line + 1 if error.context_mark else line
         part = f", of what begins in line {begin}" if begin != line else ""
-        origin.refuse(f"{origin.file}:{line}", f"is no YAML: {error.problem or error.context}{part}", _LOOKS_LIKE)
+        origin.refuse(f"{origin.file}:{line}", f"is no YAML: {_in_words(error)}{part}", _LOOKS_LIKE)
         return {}
     except UnicodeDecodeError as error:
         origin.refuse(origin.file, not_utf8(error), _LOOKS_LIKE)
@@ -234,6 +247,11 @@ def read_values(file: File, origin: Origin) -> dict[str, Any]:
         origin.refuse(f"{origin.file}:{line}", f"the file holds {show_value(value, ())} and no keys", _LOOKS_LIKE)
         return {}
     return value
+
+
+def _in_words(error: yaml.MarkedYAMLError) -> str:
+    """What is wrong, without the names that the reader of YAML has for what it finds."""
+    return _FOUND.sub(lambda found: _FOUND_WORDS.get(found[1], "something else"), error.problem or error.context or "")
 
 
 def show_value(value: object, path: Path) -> str:

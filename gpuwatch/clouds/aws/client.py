@@ -20,7 +20,7 @@ from botocore.config import Config
 from botocore.credentials import RefreshableCredentials
 from botocore.utils import parse_timestamp
 
-from gpuwatch.clouds.aws.errors import is_throttling
+from gpuwatch.clouds.aws.errors import asking, is_throttling
 from gpuwatch.clouds.rate_limit import RateLimiter
 from gpuwatch.clouds.recording import note_exchange
 from gpuwatch.clouds.sending import WatchedConnection, attempt_begins
@@ -147,7 +147,8 @@ class ClientPool:
             if service not in self._clients:
                 answers = self._session._session.get_component("response_parser_factory")  # noqa: SLF001  as in `_renew`
                 answers.set_parser_defaults(timestamp_parser=parse_time)
-                client = self._create(service, **self._options)
+                with asking("the client", service=service.upper()):  # it looks for credentials at once
+                    client = self._create(service, **self._options)
                 client.meta.events.register_first("request-created", self._before_each_attempt)
                 client.meta.events.register("before-send", self._keep_request)
                 client.meta.events.register("response-received", self._after_each_attempt)

@@ -112,8 +112,9 @@ def asking(call: str, *, service: str = "EC2", where: str = "") -> Iterator[None
         raise _refusal(asked, error) from None
     except _CREDENTIALS as error:
         name = type(error).__name__
-        raise errors.AuthFailedError(
-            f"{asked}: no usable AWS credentials ({name}); set AWS_PROFILE to a profile that there is, set "
+        lacks = f"; {error.kwargs['cred_var']} is missing" if isinstance(error, PartialCredentialsError) else ""
+        raise errors.NoCredentialsError(
+            f"{asked}: no usable AWS credentials ({name}{lacks}); set AWS_PROFILE to a profile that there is, set "
             "AWS_ACCESS_KEY_ID and AWS_SECRET_ACCESS_KEY, or give this machine a role. `aws sts get-caller-identity` "
             "tries them",
             code=name,

@@ -259,7 +259,7 @@ def _write_all(join: JoinSettings, several: Sequence[_One]) -> None:
 
 
 def _make_one(fleet: str, now: datetime) -> _One:
-    """A new authority."""
+    """A new authority of this fleet, with a key of its own, for ten years."""
     key = ec.generate_private_key(ec.SECP256R1())
     # The number tells two authorities of one name apart, where clients look one up by its name.
     words = f"gpuwatch {fleet}"[: _LONGEST_CN - 9] + f" {secrets.token_hex(4)}"

@@ -26,6 +26,11 @@ _REASONS = {
     "tls_client_ca",
     "WRONG_VERSION_NUMBER": "its agent does not speak TLS; set signals.scheme to http, or give the agent a certificate",
 }
+_REVOKED = 23  # X509_V_ERR_CERT_REVOKED of OpenSSL
+_JOIN_AGAIN = (
+    "its agent's certificate was revoked; `gpuwatch join token --node` makes a token with which it joins again "
+    "(docs/join.md)"
+)
 _STATUS = {
     400: "its agent answered HTTP 400: it may speak https only; see signals.scheme",
     401: "its agent refused us (HTTP 401); signals.username and signals.password_file must name a user of the agent",
@@ -114,6 +119,8 @@ def failure_of(error: BaseException) -> str:
         found = getattr(found, "certificate_error", found)
         code = getattr(found, "reason", None) if isinstance(found, ssl.SSLError) else None
         reason = next((each for each in _REASONS if each in (code or "")), None)
+        if reason is not None and getattr(found, "verify_code", None) == _REVOKED:
+            return _JOIN_AGAIN
         if reason is not None:
             return _REASONS[reason].format(detail=getattr(found, "verify_message", reason))
         found = found.__cause__ or found.__context__

@@ -2,6 +2,7 @@
 
 import click
 import pytest
+from click.testing import CliRunner
 
 from gpuwatch.cli.hints import _MEANT, meant_by
 from gpuwatch.cli.main import commands
@@ -22,6 +23,28 @@ def test_every_hint_is_a_command_line(line: str) -> None:
 def test_a_command_keeps_its_name() -> None:
     """No hint stands for a name that a command has."""
     assert set(_MEANT).isdisjoint(commands.commands)
+
+
+@pytest.mark.parametrize(
+    ("line", "words"),
+    [
+        ("start", "`gpuwatch agent` runs on a GPU host, `gpuwatch controller` on one machine"),
+        ("stop gpu-1", "No command stops a machine"),
+        ("run", "You may want `gpuwatch controller`."),
+        ("protect gpu-1", "You may want `gpuwatch snooze`."),
+        ("off", "You may want `gpuwatch pause`."),
+        ("tonight", "You may want `gpuwatch plan`."),
+        ("uninstall", "docs/install.md"),
+        ("frobnicate", "`gpuwatch --help` lists all commands."),
+        ("stauts", "Did you mean 'status'?"),
+        ("status gpu-1", "You may want `gpuwatch explain NODE`."),
+        ("pause 2h --reason x", "You may want `gpuwatch pause --for DURATION`."),
+    ],
+)
+def test_a_wrong_word_is_answered_by_what_somebody_means(line: str, words: str) -> None:
+    """What people type for something else comes before a command whose name looks like it; the status is 2."""
+    answer = CliRunner().invoke(commands, line.split(), prog_name="gpuwatch")
+    assert (words in answer.output, answer.exit_code) == (True, 2), answer.output
 
 
 def test_a_word_within_a_group_is_found_there() -> None:

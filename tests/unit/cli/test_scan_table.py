@@ -131,6 +131,12 @@ def test_nothing_found_is_a_sentence() -> None:
     assert [line.plain for line in table(a_document(), 80)] == ["No GPU machine was found."]
 
 
+def test_where_no_region_answers_nothing_is_said_of_machines() -> None:
+    """Without credentials nobody has looked: the reader must not believe that there is no machine."""
+    silent = a_document(places=(a_place(trouble="no usable AWS credentials"),))
+    assert [line.plain for line in table(silent, 80)] == ["No region answered."]
+
+
 def test_the_sums_and_what_is_not_known_are_said() -> None:
     """Each region that did not answer by its name, with the reason."""
     places = (

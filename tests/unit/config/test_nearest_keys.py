@@ -22,6 +22,16 @@ MISSPELT = {
         'FILE:1: agent.listen: is not a key of the configuration (its value is "0.0.0.0:9460")',
         "agent.host or agent.port",
     ),
+    "another program's word for the machines of a group": (
+        "pools:\n  a:\n    match: {tags: {env: prod}}",
+        "FILE:3: pools.a.match: is not a key of the configuration (its value is a section)",
+        "no key: a machine names its pool by the tag gpuwatch:pool, and its fleet by gpuwatch:fleet",
+    ),
+    "a key of a section alone at the top, though another name is like it": (
+        "port: 9461",
+        "FILE:1: port: is not a key of the configuration (its value is 9461)",
+        "signals.port or controller.port or agent.port",
+    ),
     "a neighbour's longer name": (
         "notify: {receivers: {hook: {webhook: {url_file: x}}}}",
         'FILE:1: notify.receivers.hook.webhook.url_file: is not a key of the configuration (its value is "x")',

@@ -3,6 +3,7 @@
 import traceback
 from typing import Any
 
+import boto3
 import pytest
 from botocore.exceptions import (
     BotoCoreError,
@@ -30,8 +31,23 @@ from gpuwatch.clouds import (
     ProtectedError,
     QuotaExceededError,
     ThrottledError,
+    errors,
 )
+from gpuwatch.clouds.aws.client import ClientPool
 from gpuwatch.clouds.aws.errors import asking
+from gpuwatch.runtime.clock import ManualClock
+
+
+def test_half_of_the_credentials_are_told_without_a_traceback(monkeypatch: pytest.MonkeyPatch) -> None:
+    """A key without its secret is found when the client is made, before any call: the sentence names the variable."""
+    monkeypatch.setenv("AWS_ACCESS_KEY_ID", "AKIAEXAMPLE")
+    monkeypatch.setenv("AWS_SHARED_CREDENTIALS_FILE", "/nonexistent")
+    for name in ("AWS_SECRET_ACCESS_KEY", "AWS_PROFILE", "AWS_SESSION_TOKEN"):
+        monkeypatch.delenv(name, raising=False)
+    client = ClientPool.for_reading(boto3.Session(), "us-east-1", None, ManualClock())
+    with pytest.raises(AuthFailedError, match="AWS_SECRET_ACCESS_KEY is missing"):
+        client.ec2  # noqa: B018
+
 
 MINE = {FLEET_TAG: "lab"}
 SECRET = "FwoGZXIvYXdzEXAMPLETOKEN"  # noqa: S105  an example; it must never come out again
@@ -116,11 +132,11 @@ def test_each_error_code_has_its_type(code: str, status: int, kind: type[CloudEr
         (EndpointConnectionError(endpoint_url="http://127.0.0.1:1"), CloudUnavailableError),
         (ReadTimeoutError(endpoint_url="http://127.0.0.1:1"), CloudUnavailableError),
         (ConnectTimeoutError(endpoint_url="http://127.0.0.1:1"), CloudUnavailableError),
-        (NoCredentialsError(), AuthFailedError),
-        (PartialCredentialsError(provider="env", cred_var="aws_secret_access_key"), AuthFailedError),
-        (CredentialRetrievalError(provider="custom-process", error_msg=SECRET), AuthFailedError),
-        (TokenRetrievalError(provider="sso", error_msg=SECRET), AuthFailedError),
-        (SSOTokenLoadError(error_msg=SECRET), AuthFailedError),
+        (NoCredentialsError(), errors.NoCredentialsError),
+        (PartialCredentialsError(provider="env", cred_var="aws_secret_access_key"), errors.NoCredentialsError),
+        (CredentialRetrievalError(provider="custom-process", error_msg=SECRET), errors.NoCredentialsError),
+        (TokenRetrievalError(provider="sso", error_msg=SECRET), errors.NoCredentialsError),
+        (SSOTokenLoadError(error_msg=SECRET), errors.NoCredentialsError),
         (ParamValidationError(report="bad"), CloudError),
     ],
 )

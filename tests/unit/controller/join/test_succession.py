@@ -1,10 +1,15 @@
 """An authority gets its successor before it ends, and no host has to join again for that (ADR 89)."""
 
+import socket
+import ssl
 import subprocess
+import threading
+from contextlib import suppress
 from datetime import datetime
 from pathlib import Path
 from tempfile import TemporaryDirectory
 
+import pytest
 from click.testing import CliRunner
 from cryptography import x509
 from hypothesis import given, settings
@@ -12,11 +17,15 @@ from hypothesis import strategies as st
 
 from gpuwatch.agent.renewal import Renewal
 from gpuwatch.cli.join import token as token_command
+from gpuwatch.cli.join_host import TOKEN_VARIABLE, agent_join
 from gpuwatch.controller.join.authority import Authority
 from gpuwatch.controller.join.serve import open_authority
 from gpuwatch.controller.join.settings import TRUST, JoinSettings
+from gpuwatch.controller.observe.credentials import failure_of
 from gpuwatch.runtime.clock import ManualClock, SystemClock
-from tests.support.real.joining import DAY, Controller, JoiningHost, world_clock
+from gpuwatch.runtime.joined import Token, server_name_of
+from gpuwatch.runtime.tls import TlsFiles, client_context, server_context
+from tests.support.real.joining import DAY, Controller, JoiningHost, a_controller, world_clock
 
 YEARS, LIFETIME = 3650, 90
 
@@ -67,6 +76,61 @@ def test_hosts_move_to_the_next_authority_by_renewal_alone(tmp_path: Path) -> No
     controller.end()
     later = Authority(controller.join, controller.clock.now() + 101 * DAY)
     assert later.believed_pem == later.pem == controller.authority.pem
+
+
+def test_the_controller_says_that_a_certificate_was_revoked(tmp_path: Path) -> None:
+    """And how the host joins again; nobody need look at the CA."""
+    with a_controller(tmp_path / "controller") as controller:
+        host = JoiningHost(folder=tmp_path / "host")
+        assert host.join(controller.url, controller.token()).exit_code == 0
+        controller.revoke("i-1")
+    folder = host.folder / "join"
+    files = TlsFiles(section="agent", certificate=folder / "agent.pem", key=folder / "agent.key")
+    believed = TlsFiles(section="signals", ca=tmp_path / "controller" / TRUST)
+    to_client, to_server = ssl.MemoryBIO(), ssl.MemoryBIO()
+    client = client_context(believed).wrap_bio(to_client, to_server, server_hostname=server_name_of("i-1"))
+    server = server_context(files).wrap_bio(to_server, to_client, server_side=True)
+    for side in (client, server):
+        with suppress(ssl.SSLWantReadError):
+            side.do_handshake()
+    with pytest.raises(ssl.SSLCertVerificationError) as found:
+        client.do_handshake()
+    assert failure_of(found.value).startswith("its agent's certificate was revoked; `gpuwatch join token --node`")
+
+
+def test_what_answers_at_the_wrong_port_is_told_as_that(tmp_path: Path) -> None:
+    """A port that speaks no TLS, and one where nothing listens: both in words, with the port where hosts join."""
+    host, token = JoiningHost(folder=tmp_path / "host"), Token(id="0" * 8, secret="s" * 32, pin=bytes(32)).text()
+    with socket.create_server(("127.0.0.1", 0)) as plain:
+        port = plain.getsockname()[1]
+        answers = threading.Thread(target=answer_in_plain_http, args=(plain,))
+        answers.start()
+        spoken = host.join(f"127.0.0.1:{port}", token)
+        answers.join()
+    silent = host.join(f"127.0.0.1:{port}", token)
+    for answer, words in ((spoken, "does not speak TLS"), (silent, "refuses connections")):
+        assert answer.exit_code == 1
+        assert words in answer.output
+        assert "Hosts join at port 9462 of the controller, where its controller.join.host is set." in answer.output
+        assert "_ssl.c" not in answer.output
+
+
+def answer_in_plain_http(listening: socket.socket) -> None:
+    """As a program without TLS does."""
+    one, _ = listening.accept()
+    with one:
+        one.recv(4096)
+        one.sendall(b"HTTP/1.1 400 Bad Request\r\n\r\n")
+
+
+def test_settings_that_cannot_be_written_are_told_by_their_name(tmp_path: Path) -> None:
+    """The words name the file of the settings, never the temporary one beside it."""
+    with a_controller(tmp_path / "controller") as controller:
+        settings = tmp_path / ("g" * 250)  # so the temporary name is too long
+        words = ["--node", "i-1", "--folder", str(tmp_path / "j"), "--config", str(settings)]
+        answer = CliRunner().invoke(agent_join, [controller.url, *words], env={TOKEN_VARIABLE: controller.token()})
+    assert answer.exit_code == 1
+    assert answer.output == f"This host has not joined: {settings}: File name too long.\n"
 
 
 def test_a_host_that_joins_after_the_change_trusts_the_new_authority(tmp_path: Path) -> None:
