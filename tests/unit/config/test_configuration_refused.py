@@ -37,21 +37,6 @@ REFUSED = {
         "FILE:1: cloud.secret_key: is not a key of the configuration (its value is (hidden))",
         f"one of provider, regions, endpoint_url, max_key_age, {', '.join(CLOUDS)}",
     ),
-    "a variable of a shell": (
-        "fleet: ${TEAM}",
-        "FILE:1: fleet: the file has ${TEAM}, and no variable is put in",
-        "the value itself; or leave the key out, and set GPUWATCH_FLEET in the environment",
-    ),
-    "a variable of a template": (
-        "fleet: '{{ team.name }}'",
-        "FILE:1: fleet: the file has {{ team.name }}, and no variable is put in",
-        "the value itself; or leave the key out, and set GPUWATCH_FLEET in the environment",
-    ),
-    "JSON without a comma": (
-        '{"mode": "observe" "fleet": "ml"}',
-        "FILE:1: is no YAML: expected ',' or '}', but got a value: a comma, a colon or a quote is missing",
-        "lines such as `mode: observe`, indented with spaces",
-    ),
     "no choice": ("mode: enforced", 'FILE:1: mode: "enforced" is not one of the choices', "one of observe, enforce"),
     "no duration": (
         "interval: soon",

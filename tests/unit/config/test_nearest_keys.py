@@ -1,4 +1,4 @@
-"""Keys of the configuration that do not exist: what they were meant to be."""
+"""Keys of the configuration that do not exist, and what is no configuration: what was meant."""
 
 from pathlib import Path
 
@@ -21,6 +21,21 @@ MISSPELT = {
         "agent: {listen: '0.0.0.0:9460'}",
         'FILE:1: agent.listen: is not a key of the configuration (its value is "0.0.0.0:9460")',
         "agent.host or agent.port",
+    ),
+    "a variable of a shell": (
+        "fleet: ${TEAM}",
+        "FILE:1: fleet: the file has ${TEAM}, and no variable is put in",
+        "the value itself; or leave the key out, and set GPUWATCH_FLEET in the environment",
+    ),
+    "a variable of a template": (
+        "fleet: '{{ team.name }}'",
+        "FILE:1: fleet: the file has {{ team.name }}, and no variable is put in",
+        "the value itself; or leave the key out, and set GPUWATCH_FLEET in the environment",
+    ),
+    "JSON without a comma": (
+        '{"mode": "observe" "fleet": "ml"}',
+        "FILE:1: is no YAML: expected ',' or '}', but got a value: a comma, a colon or a quote is missing",
+        "lines such as `mode: observe`, indented with spaces",
     ),
     "another program's word for the machines of a group": (
         "pools:\n  a:\n    match: {tags: {env: prod}}",
