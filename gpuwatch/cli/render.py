@@ -107,7 +107,7 @@ def _remarks(done: Round, leader: str) -> Iterator[str]:
         for advice in decision.advice:
             yield f"Advice for {advice.target}: {advice.reason.sentence}"
     if leader:
-        yield f"Leading controller, or the last one: {leader}"
+        yield f"Controller of the newest round: {leader}"
 
 
 def fleets_instead(done: Round) -> Counter[str]:

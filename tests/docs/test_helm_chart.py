@@ -5,6 +5,7 @@ tests do without it: a checksum shows that the chart has not changed since. Wher
 renders it again; GPUWATCH_UPDATE_GOLDEN=1 then writes the files anew. tests/support/kubernetes_programs.py builds it.
 """
 
+import base64
 import json
 import os
 from collections.abc import Iterator, Mapping
@@ -352,6 +353,14 @@ def test_the_exported_chart_has_this_version() -> None:
     assert exported["version"] == semantic(__version__)
     assert exported["appVersion"] == __version__
     assert yaml.safe_load((SOURCE / "Chart.yaml").read_text(encoding="utf-8"))["version"] == "0.0.0"
+
+
+def test_the_charts_icon_is_the_pages() -> None:
+    """It is in the chart itself, so no viewer of charts asks another host for it."""
+    kind, _, data = yaml.safe_load(chart()["Chart.yaml"])["icon"].partition(",")
+
+    assert kind == "data:image/svg+xml;base64"
+    assert base64.b64decode(data) == (ROOT / "gpuwatch/controller/web/icon.svg").read_bytes()
 
 
 @pytest.mark.parametrize(

@@ -11,13 +11,14 @@ from tests.support.components import require
 from tests.support.newcomer import environment_with, installed_by, pattern, played, steps
 from tests.support.paths import ROOT
 
-PAGE = ROOT / "docs/quickstart.md"  # the blocks of its translation are the same: test_translations.py
+PAGES = ["quickstart.md", pytest.param("quickstart.zh-CN.md", marks=pytest.mark.nightly)]
 
 
-def test_the_quick_start_works(tmp_path: Path) -> None:
-    """Every block runs without an error and prints what the page says, in the page's order."""
+@pytest.mark.parametrize("name", PAGES)
+def test_the_quick_start_works(name: str, tmp_path: Path) -> None:
+    """Every block runs without an error and prints what the page says, in the page's order, in each language."""
     require("curl")
-    page = PAGE.read_text(encoding="utf-8")
+    page = (ROOT / "docs" / name).read_text(encoding="utf-8")
     asked = steps(page)
     programs = environment_with(installed_by(page), tmp_path / "python")
 
@@ -41,10 +42,11 @@ def as_printed(asked: list[tuple[str, list[str]]], printed: list[str], status: i
 
 
 @pytest.mark.nightly
-def test_the_quick_start_on_alibaba_works(tmp_path: Path) -> None:
+@pytest.mark.parametrize("name", ["alibaba-quickstart.md", "alibaba-quickstart.zh-CN.md"])
+def test_the_quick_start_on_alibaba_works(name: str, tmp_path: Path) -> None:
     """The same, with an account at the fake: a machine of the fleet, and one in a region that nobody looks at."""
     require("curl")
-    page = (ROOT / "docs/clouds/alibaba-quickstart.md").read_text(encoding="utf-8")
+    page = (ROOT / "docs/clouds" / name).read_text(encoding="utf-8")
     asked = steps(page)
     programs = environment_with(installed_by(page), tmp_path / "python")
     account = f"{sys.executable} {Path(account_of_alibaba.__file__)} 5000 > account.log 2>&1 &\n"

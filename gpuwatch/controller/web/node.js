@@ -27,7 +27,7 @@ function explained(page) {
   const [main, more] = nextWords(row.next);
   const facts = {
     [t`Use`]: !running ? word(row.state) : row.held_seconds == null ? t`${word(row.activity)}: ${row.doubt ?? ""}` : t`${word(row.activity)} for ${span(row.held_seconds)}`,
-    [t`Last reset`]: page.last_reset,
+    [t`Last sign of use`]: page.last_reset,
     [t`Work of`]: listed(page.owners, "; ") || null,
     [t`Next`]: main === "–" ? t`nothing` : more ? t`${main} (${more})` : main,
     [t`Why`]: whyWords(row),

@@ -28,7 +28,7 @@ _HOW = (
 )
 _MOST = 10
 _MOST_BARS = 26
-_MOST_SOURCES = 3  # in a sentence; JSON has all
+_MOST_SOURCES = 3  # in the text; JSON has all
 _WORDS: dict[str, str] = {
     LeftoverKind.RUNNING_VOLUME: "disks of machines in use",
     LeftoverKind.STOPPED_VOLUME: "disks of stopped machines",
@@ -342,14 +342,17 @@ def _changes(week: Week) -> Iterator[str]:
 def prices(report: Report) -> Iterator[Part]:
     """The age and the source of the prices that all of this rests on."""
     if report.prices is not None:
-        yield Words((price_words(report.prices, report.facts.now.date()),))
+        yield Words(price_words(report.prices, report.facts.now.date()))
 
 
-def price_words(days: PriceDays, today: date) -> str:
-    """The days and the sources of the prices, as a sentence."""
+def price_words(days: PriceDays, today: date) -> tuple[str, ...]:
+    """The days of the prices, then a line for each source where there are several."""
     span = day_with_age(days.oldest, today)
     if days.newest != days.oldest:
         span = f"{days.oldest} to {days.newest}, the oldest {days.age_days} days old"
+    if len(days.sources) == 1:
+        return (f"Prices are of {span}: {days.sources[0]}.",)
     more = len(days.sources) - _MOST_SOURCES
-    named = ". ".join(days.sources[:_MOST_SOURCES])
-    return f"Prices are of {span}: {named}{f', and {more} more sources' if more > 0 else ''}."
+    rest = (f"and {how_many(more, 'more source')}",) if more > 0 else ()
+    named = (*days.sources[:_MOST_SOURCES], *rest)
+    return (f"Prices are of {span}, from {how_many(len(days.sources), 'source')}:", *(f"- {each}" for each in named))

@@ -69,7 +69,7 @@ def opened(visit_text: str) -> str:
             ["Work of cpu: alice's <b>py</b>, pid 4711", "now cpu: busy", "It has been busy for"],
             ["Nothing since"],
         ),
-        ("i-older", ["Evidence"], ["Busy last", "Last reset", "cannot see"]),
+        ("i-older", ["Evidence"], ["Busy last", "Last sign of use", "cannot see"]),
     ],
 )
 def test_the_page_says_what_was_busy_last(

@@ -1,6 +1,29 @@
 """Sentences in Chinese: by templates, whose parts are kept, translated in turn, or looked up."""
 
+import os
 import re
+import socket
+from errno import (
+    EACCES,
+    EADDRINUSE,
+    EADDRNOTAVAIL,
+    ECONNREFUSED,
+    ECONNRESET,
+    EHOSTUNREACH,
+    EIO,
+    EISDIR,
+    ELOOP,
+    EMFILE,
+    ENAMETOOLONG,
+    ENETUNREACH,
+    ENOENT,
+    ENOSPC,
+    ENOTDIR,
+    EPERM,
+    EROFS,
+    ESTALE,
+    ETIMEDOUT,
+)
 from pathlib import Path
 from string import ascii_lowercase
 from typing import get_args
@@ -14,6 +37,7 @@ from gpuwatch.model.health import XIDS
 from gpuwatch.money.blocked.obstacles import ADVICE, act_text
 from gpuwatch.money.prices.catalogue import SOURCES
 from gpuwatch.policies.profiles import ProfileName
+from gpuwatch.runtime.network_errors import network_text
 from gpuwatch.runtime.translation import (
     CHINESE,
     Catalogue,
@@ -173,6 +197,23 @@ def test_parts_of_sentences_are_there_in_chinese(kind: str) -> None:
 def test_the_environment_chooses_as_gettext_reads_it(environment: dict[str, str], language: str | None) -> None:
     """LC_ALL, then LC_MESSAGES, then LANG; LANGUAGE goes before all where that is not C."""
     assert language_of(environment) == language
+
+
+def test_errors_of_files_sockets_and_slurm_are_there_in_chinese() -> None:
+    """They come from the system or from Slurm's programs, and stand in sentences of the page and of `status`."""
+    numbers = [EPERM, ENOENT, EIO, EACCES, ENOTDIR, EISDIR, EMFILE, ENOSPC, EROFS, ENAMETOOLONG, ELOOP, ESTALE]
+    lost = [EADDRINUSE, EADDRNOTAVAIL, ENETUNREACH, ECONNRESET, ETIMEDOUT, ECONNREFUSED, EHOSTUNREACH]
+    network = [OSError(each, os.strerror(each)) for each in lost] + [TimeoutError(), socket.gaierror(-2, "")]
+    said = [network_text(each, "http://10.0.0.5:9460") for each in network]
+    system = [os.strerror(each) for each in numbers + lost]
+    slurm = [f"Slurm gives no answer: /usr/bin/scontrol cannot be started: {each}" for each in system]
+    slurm.append("Slurm gives no answer: scontrol show did not end within 10s")
+    english = {each: catalogue("zh_CN").translate(each) for each in filter(None, [*said, *system, *slurm])}
+    assert [
+        each
+        for each, chinese in english.items()
+        if re.search(r"[a-z]{3} [a-z]{3}", chinese.replace("scontrol show", ""))
+    ] == []
 
 
 def test_without_a_wish_sentences_are_english(monkeypatch: pytest.MonkeyPatch) -> None:

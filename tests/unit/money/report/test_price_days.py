@@ -60,19 +60,21 @@ def test_the_oldest_price_gives_the_age_and_the_most_used_source_comes_first() -
 
     assert found is not None
     assert price_words(found, TODAY) == (
-        "Prices are of 2026-01-19 to 2026-11-20, the oldest 308 days old: a list. a contract."
+        "Prices are of 2026-01-19 to 2026-11-20, the oldest 308 days old, from 2 sources:",
+        "- a list",
+        "- a contract",
     )
     assert found == PriceDays(
         oldest=date(2026, 1, 19), newest=date(2026, 11, 20), age_days=308, sources=("a list", "a contract")
     )
 
 
-def test_of_many_sources_the_sentence_names_three() -> None:
+def test_of_many_sources_the_text_names_three() -> None:
     """JSON has all."""
     found = price_days([a_row(100 - number, price_source=f"list {number}") for number in range(5)], TODAY)
 
     assert found is not None
-    assert price_words(found, TODAY).endswith("308 days old: list 0. list 1. list 2, and 2 more sources.")
+    assert price_words(found, TODAY)[1:] == ("- list 0", "- list 1", "- list 2", "- and 2 more sources")
     assert len(found.sources) == 5
 
 
