@@ -55,6 +55,7 @@ STATIC_UID = "kubernetes.io/config.hash"  # the uid that the kubelet and its con
 # On nodes: who made their machines, and makes others in the place of those that are missing.
 MACHINE_OWNERS: Mapping[str, NodeOwner] = {
     "cluster.x-k8s.io/machine": "Cluster API",
+    "cluster.x-k8s.io/cluster-name": "Cluster API",  # also on nodes of a MachinePool, which have no Machine each
     "machine.openshift.io/machine": "OpenShift's Machine API",
 }
 _KEPT = frozenset(

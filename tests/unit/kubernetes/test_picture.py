@@ -227,7 +227,8 @@ def a_node(labels: dict[str, str] | None = None, taint: str = "", **annotations:
 
 def test_whose_a_node_is() -> None:
     """By the marks of Karpenter, of the cluster autoscaler, and of who makes another machine for one that is gone."""
-    assert node_owner(a_node(None, "", **{"cluster.x-k8s.io/machine": "gpu-7"})) == "Cluster API"
+    for mark in ("machine", "cluster-name"):
+        assert node_owner(a_node(None, "", **{f"cluster.x-k8s.io/{mark}": "gpu-7"})) == "Cluster API"
     assert node_owner(a_node(None, "", **{"machine.openshift.io/machine": "m/gpu-7"})) == "OpenShift's Machine API"
     assert node_owner(a_node({"karpenter.sh/nodepool": "gpu"})) == "karpenter"
     assert node_owner(a_node(taint="ToBeDeletedByClusterAutoscaler")) == "cluster-autoscaler"
