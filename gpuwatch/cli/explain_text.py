@@ -6,6 +6,7 @@ from datetime import datetime
 from gpuwatch.controller.explain import BusyRow, NodePage
 from gpuwatch.controller.observe.agent_errors import kind_of
 from gpuwatch.ledger import Entry
+from gpuwatch.ledger.audit_log import ENTRIES
 from gpuwatch.model.activity import Evidence, State
 from gpuwatch.model.decision import REMOVALS, Answer, Verb
 from gpuwatch.model.duration import format_duration, format_time
@@ -208,8 +209,12 @@ def history_lines(history: Sequence[Entry], *, verbose: bool) -> Iterator[str]:
     if not history:
         yield from ("", "Ledger: gpuwatch has never acted on it.")
         return
-    shown = history if verbose else history[-_FEW_ENTRIES:]
-    yield from ("", "Ledger:" if len(shown) == len(history) else f"Ledger, the newest {len(shown)} of {len(history)}:")
+    shown = history if verbose else history[:_FEW_ENTRIES]
+    if len(history) >= ENTRIES:  # there may be more of them
+        head = f"Ledger, the newest {len(shown)}:"
+    else:
+        head = "Ledger:" if len(shown) == len(history) else f"Ledger, the newest {len(shown)} of {len(history)}:"
+    yield from ("", head)
     for entry in shown:
         ends = ", ".join(
             f"{translate_text(o.status.value)} {format_time(o.at, seconds=True)} ({translate_text(o.detail)})"

@@ -118,9 +118,6 @@ def node_page(
     """
     observation, verdict = done.observation, node.verdict
     step, review = explain_step(observation, done.decisions, node, rules)
-    history: tuple[Entry, ...] = ledger.history(node.id)
-    if round_id is not None:
-        history = tuple(entry for entry in history if entry.intent.at <= observation.now)
     decided = next(each for each in done.decisions if each.pool == node.pool)
     return NodePage(
         row=next(row for row in node_rows(done, rules) if row.id == node.id),
@@ -152,7 +149,7 @@ def node_page(
             *decided.clamps,
             *(f"advice: {each.reason.sentence}" for each in decided.advice if each.target in {node.id, node.pool}),
         ),
-        history=history,
+        history=ledger.trail.entries_about(node.id, None if round_id is None else observation.now),
         snooze=next((each for each in orders.snoozes if each.node_id == node.id), None),
         max_snooze_seconds=rules.pool(node.pool).idle.max_snooze,
         approval=required_approval(node, orders, rules),

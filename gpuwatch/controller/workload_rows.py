@@ -92,7 +92,7 @@ def explain_workload(done: Round | PastRound, rules: Rulebook, ledger: Ledger, n
         at=seen.now,
         pods=tuple(f"{each.pod} on {each.node.name}: {each.state.value}" for each in step.use.pods),
         if_ended_now=judge(workload_case(_as_end(step), seen, rules)).answers,
-        history=tuple(entry for entry in ledger.history(step.use.id) if entry.intent.at <= seen.now),
+        history=ledger.trail.entries_about(step.use.id, seen.now),
     )
 
 

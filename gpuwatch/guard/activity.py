@@ -102,8 +102,8 @@ def stale(case: Subject) -> Finding:
     An answer from before the job began looks like any other, and a wrong clock makes every age wrong (P9). A verdict
     from the future is stale, too. `limits.max_verdict_age` limits the age when the answer comes, and then the time that
     the round takes. Agents are asked last in a round, so a Prometheus that hangs makes no verdict old. Asking ends
-    after half of the limit; agents that did not answer before are asked last. A node that was not asked is unknown
-    until the next round. Right before a removal the agent is asked again; its newest sample may then be three sampling
+    after three fifths of the limit. A node that was not asked is unknown until the next round, which asks it first.
+    Right before a removal the agent is asked again; its newest sample may then be three sampling
     intervals old.
 
     Of a workload each machine that its GPU pods are on must have such a verdict: one that is stale keeps all of it.

@@ -16,7 +16,7 @@ from gpuwatch.guard.obstacles import Holds
 from gpuwatch.guard.rules import RULES
 from gpuwatch.model.decision import REMOVALS, Answer, LedgerView, Observation, Step, Verb, reason_with_refusals
 from gpuwatch.model.fleet import Node, NodeState
-from gpuwatch.policies import idle, undone
+from gpuwatch.policies import idle, notices, undone
 from gpuwatch.policies.idle_settings import IdleRules
 
 _WAITING = frozenset({"waiting", "not_running"})
@@ -114,14 +114,19 @@ class Outlook:
         if choice not in _REMOVES:
             return None, why
         removal, notice = Verb(choice or ""), self.observation.ledger.notice(node.id)
-        if step.reason.code == "grace" and notice is not None:
-            at = max(now, notice.at + grace if notice.promise is None else notice.promise.due(notice.at))
+        waits = step.reason.code in _WAITING and wait is not None
+        if notice is not None and (waits or step.reason.code == "grace"):  # a wait may have grown since the notice
+            left = notices.left_seconds(notice, node, grace.total_seconds(), now)
+            ends = 0.0 if wait is None else wait if node.state is NodeState.RUNNING else wait + grace.total_seconds()
+            at = (
+                max(now, notice.at + grace) if notice.promise is None else now + timedelta(seconds=max(0.0, left, ends))
+            )
             required = required_approval(node, self.observation.ledger, self.rules)
-            waits = ("approval",) if required is not None and required.who is None else ()
+            unapproved = ("approval",) if required is not None and required.who is None else ()
             lasts = self._lasting(node, (replace(step, verb=removal),), at)
-            refused = (*(each.rule for each in lasts), *waits)
+            refused = (*(each.rule for each in lasts), *unapproved)
             return NextAction(verb=removal, at=at, removal_at=at, refused_by=refused), _told(step, lasts)
-        if step.reason.code in _WAITING and wait is not None:
+        if waits and wait is not None:
             at = now + timedelta(seconds=max(0.0, wait))
             notified = replace(step, verb=Verb.NOTICE, arguments={**step.arguments, "action": removal.value})
             lasts = self._lasting(node, (notified, replace(step, verb=removal)), at)

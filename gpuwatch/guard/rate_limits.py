@@ -136,7 +136,7 @@ def often_vetoed(case: Subject) -> Finding:
     if left <= 0:
         return allow(f"It was vetoed {vetoes} times in a row at the last moment, and is asked again.")
     return refuse(
-        f"It came to nothing {vetoes} times in a row at the last moment, the last time at {last.at:%H:%M} UTC: "
+        f"Lately it came to nothing {vetoes} times in a row at the last moment, the last time at {last.at:%H:%M} UTC: "
         f"{last.detail.rstrip('.')}.",
         f"The next attempt is in {format_duration(left)}.",
     )

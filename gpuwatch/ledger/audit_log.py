@@ -7,8 +7,9 @@ from typing import Any
 
 from sqlalchemy import ColumnElement, Connection, FromClause, Row, Select, Table, and_, false, func, or_, select, true
 
+from gpuwatch.ledger import views
 from gpuwatch.ledger.chain import text
-from gpuwatch.ledger.records import read_sentence
+from gpuwatch.ledger.records import Entry, read_sentence
 from gpuwatch.ledger.store import Store
 from gpuwatch.ledger.tables import APPROVALS, BACKTESTS, CONTROLS, INTENTS, KEEPS, MESSAGES, OUTCOMES, ROUNDS
 from gpuwatch.model.decision import Verb
@@ -29,6 +30,7 @@ DEEDS = (
     "message",
     *_STEPS,
 )
+ENTRIES = 20  # about one node, that are given at most
 # Among the controls; the rest of those is the ledger's own housekeeping.
 _ORDERS = ("pause", "resume", "acknowledge", "observe", "enforce", "away")
 _LATE = OUTCOMES.alias("late")
@@ -74,6 +76,17 @@ class AuditLog:
         with self._store.reading() as db:
             found = [trace for kind in _KINDS for trace in kind.traces(db, asked)]
         return tuple(sorted(found, key=lambda trace: -trace.id)[: asked.limit])
+
+    def entries_about(self, node_id: str, until: datetime | None = None) -> tuple[Entry, ...]:
+        """The newest intents about a node or workload with their outcomes, until a time, newest first.
+
+        The launch that brought a machine is one of these. There are ENTRIES at most.
+        """
+        query = select(INTENTS).where(_of_machine(node_id)).order_by(INTENTS.c.id.desc()).limit(ENTRIES)
+        if until is not None:
+            query = query.where(INTENTS.c.at <= text(until))
+        with self._store.reading() as db:
+            return tuple(views.entries(db, db.execute(query).all()))
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)

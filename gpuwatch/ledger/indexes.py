@@ -112,7 +112,7 @@ def _wishes(db: Connection) -> Iterator[Broken]:
 
 def _gaps(db: Connection) -> Iterator[Broken]:
     """Those that the newest round saw."""
-    row = db.execute(select(BODIES).order_by(BODIES.c.at.desc(), BODIES.c.round_id.desc()).limit(1)).one_or_none()
+    row = db.execute(select(BODIES).order_by(BODIES.c.round_id.desc()).limit(1)).one_or_none()
     known = None if row is None else snapshots.gaps(row.codec, row.body)
     if row is None or known is None:
         return

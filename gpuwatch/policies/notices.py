@@ -21,7 +21,7 @@ from gpuwatch.policies import waiting
 _CURRENT = timedelta(days=1)
 _CURRENT_UNAPPROVED = timedelta(days=7)
 _NOUNS = {"terminate": "termination", "delete": "deletion"}
-_WORDS = {"paused": "it was paused", "observed": "gpuwatch only observed", "away": "gpuwatch made no rounds"}
+_WORDS = {"paused": "it was paused", "observed": "gpuwatch only observed", "away": "no round is on record"}
 
 
 def promising(said: Step, then: Verb, node: Node, grace_seconds: float) -> Step:

@@ -87,6 +87,17 @@ def test_a_pause_and_a_keep_last_as_long_as_was_said(step: float) -> None:
     assert desk.fleet.calls == []
 
 
+@pytest.mark.parametrize("step", STEPS)
+def test_the_ledger_is_whole_when_the_clock_comes_back(step: float) -> None:
+    """Its newest round is the one that was written last, whatever time that bears."""
+    desk = a_desk("i-1", limits=Limits())
+    for jump in (0.0, step, -step):
+        desk.clock.jump(jump)
+        for _ in range(3):
+            desk.round()
+        assert desk.ledger.audit().broken is None
+
+
 @given(
     pieces=st.lists(st.tuples(st.floats(1.0, 4000.0), st.floats(-DAY, DAY)), min_size=1, max_size=8),
     place=st.integers(0, 8),

@@ -5,10 +5,11 @@ from dataclasses import replace
 from datetime import datetime, timedelta
 
 import pytest
-from hypothesis import given, settings
+from hypothesis import example, given, settings
 from hypothesis import strategies as st
 
 from gpuwatch.clouds import STOP_AT, ThrottledError
+from gpuwatch.controller.node_row import node_rows
 from gpuwatch.guard import Limits
 from gpuwatch.ledger import Ledger
 from gpuwatch.ledger.tables import NOTICES
@@ -333,3 +334,37 @@ def test_a_forged_entry_of_the_index_is_no_notice() -> None:
     (notice,) = ledger.view(NOW).notices
     assert (notice.key, notice.at, notice.told_at) == (later, NOW + timedelta(minutes=1), None)
     assert ledger.view(NOW).approvals == ()
+
+
+@settings(max_examples=3, deadline=None)
+@example(before=10, after=90, changed=3, wait=1800.0)
+@given(
+    before=st.sampled_from([10, 25, 60]),
+    after=st.sampled_from([5, 30, 90]),
+    changed=st.integers(1, 8),
+    wait=st.sampled_from([1800.0, 9000.0]),
+)
+def test_what_is_said_to_come_next_comes_then(before: int, after: int, changed: int, wait: float) -> None:
+    """Whatever the settings say after the notice: each round names the minute of the stop, or of a new notice."""
+
+    def rules(minutes: int, timeout: float) -> PoolRules:
+        graces = {"grace_period": minutes * MINUTE, "owner_grace_period": minutes * MINUTE}
+        return replace(RULES, idle=replace(RULES.idle, timeout=timeout, **graces))  # type: ignore[arg-type]  # floats
+
+    desk = a_desk(rules(before, 1800.0))
+    said: list[tuple[datetime, Verb, Verb, datetime]] = []
+    for minute in range(240):
+        if minute == changed:
+            desk.rules = rules(after, wait)
+        at = desk.clock.now()
+        done = desk.round()
+        (row,) = [each for each in node_rows(done, desk.rulebook) if each.id == "i-1"]
+        assert row.next is not None
+        said += [(at, row.action, row.next.verb, row.next.at)] if minute > changed else []
+        if row.action is Verb.STOP:
+            break
+    else:
+        pytest.fail("it is never stopped")
+    for place, (when, _, verb, due) in enumerate(said):
+        came = next(each for each, acts, *_ in said[place:] if acts is verb)
+        assert timedelta() <= came - due <= timedelta(minutes=1), f"at {when} it says {verb} at {due}"

@@ -32,7 +32,7 @@ from gpuwatch.model.fleet import Node, NodeState
 from gpuwatch.model.orders import Snooze
 from gpuwatch.model.promise import Notice, promise_of
 from gpuwatch.model.stops import NOT_PROVED
-from gpuwatch.policies import idle
+from gpuwatch.policies import idle, notices
 from gpuwatch.runtime.html import render
 from gpuwatch.runtime.http.access import is_loopback
 from gpuwatch.runtime.http.request import Request, Response
@@ -220,6 +220,10 @@ def find_noticed(state: State, claim: Claim) -> Noticed | SnoozePage:
     promise = notice.promise
     grace = rules.terminate_grace_period if node.state in _AWAY else rules.grace_period
     goes_at = notice.at + timedelta(seconds=grace) if promise is None else promise.due(notice.at)
+    if promise is not None:  # the grace may be longer by now
+        now_given = idle.grace_seconds(node, seen, rules, state.rules.pool(node.pool).office)
+        left = notices.left_seconds(notice, node, now_given, seen.now)
+        goes_at = max(goes_at, seen.now + timedelta(seconds=left))
     goes: str | None = _GOES["terminate"]
     if node.state in _AWAY:
         unused = 0.0 if found is None else (now - found.at).total_seconds()

@@ -13,9 +13,14 @@ from gpuwatch.cli.main import commands
 from gpuwatch.config.settings import Settings
 from gpuwatch.ledger import Ledger, LedgerError, LedgerSettings
 from gpuwatch.model.activity import State
+from gpuwatch.model.decision import Reason, Status, Verb
 from gpuwatch.model.fleet import NodeReport
+from gpuwatch.policies.launches import LaunchRules
+from gpuwatch.policies.schedule import Window
 from tests.support.builders.fleet import RULES, Desk, a_node, a_verdict
 from tests.support.builders.last_busy import busy_last, cpu_evidence
+
+REASON = Reason(code="candidate", sentence="It has been idle for 2h.")
 
 
 @pytest.fixture
@@ -129,3 +134,46 @@ def test_the_command_needs_neither_cloud_nor_agents(desk: Desk, tmp_path: Path) 
     ):
         code, text = run(*words)
         assert (code, word in text) == (2, True), text
+
+
+def note(desk: Desk, count: int) -> None:
+    """So many notices of i-idle that came to nothing, a minute after the other."""
+    for number in range(count):
+        desk.rest(60.0)
+        intent = desk.ledger.intend(Verb.NOTICE, "i-idle", "default", desk.clock.now(), REASON, 1)
+        desk.ledger.settle(intent, Status.CANCELLED, f"number {number}", desk.clock.now())
+
+
+def test_the_short_text_has_the_newest_of_what_was_done(desk: Desk) -> None:
+    """And says of how many, as far as it knows."""
+    note(desk, 6)
+    text = explain.of_now(desk.parts, desk.plan(), "i-idle")[0]
+
+    said = text.partition("Ledger, the newest 3 of 8:")[2].split("\n\n", maxsplit=1)[0]
+    assert [f"number {number}" in said for number in range(6)] == [False, False, False, True, True, True]
+
+
+def test_a_past_round_knows_what_had_been_done_however_much_was_done_since(desk: Desk, tmp_path: Path) -> None:
+    """The newest twenty of now are none of those of then."""
+    early = desk.ledger.rounds(1)[0].id
+    then = explain.of_past(settings(tmp_path).ledger, "i-idle", number=early, when=None)[0]
+    assert "stop: " in then
+    note(desk, 25)
+
+    assert explain.of_past(settings(tmp_path).ledger, "i-idle", number=early, when=None)[0] == then
+    newest = explain.of_now(desk.parts, desk.plan(), "i-idle")[0]
+    assert "Ledger, the newest 3:" in newest  # of how many, the page does not know
+
+
+def test_a_machine_that_gpuwatch_launched_says_so(desk: Desk) -> None:
+    """The launch is about no machine yet: its outcome names what came."""
+    desk.rules = replace(
+        RULES, min_nodes=0, schedule={"always": Window(min_nodes=3)}, launch=LaunchRules(template="lt")
+    )
+    for _ in range(3):
+        desk.round()
+    (launched,) = [each for each in desk.fleet.nodes_ if each.startswith("i-gpuwatch")]
+    text, page = explain.of_now(desk.parts, desk.plan(), launched)
+
+    assert [entry.intent.verb for entry in page.history] == [Verb.LAUNCH]
+    assert "gpuwatch has never acted on it" not in text

@@ -44,6 +44,16 @@ def test_a_link_tells_without_a_login_what_is_about_to_happen(site: Site) -> Non
         assert part in page
 
 
+def test_a_grace_that_is_longer_by_now_is_told(site: Site) -> None:
+    """The promised time is the earliest; the pool gives an hour by now."""
+    idle = replace(site.desk.rules.idle, grace_period=HOUR, owner_grace_period=HOUR)
+    site.desk.rules = replace(site.desk.rules, idle=idle)
+    site.web.state.rules = site.desk.rulebook
+    site.round()
+
+    assert "At 13:00 UTC on Monday, 2 March at the earliest" in site.ask(link(site)).body.decode()
+
+
 def test_a_browser_that_reads_chinese_gets_it(site: Site) -> None:
     """Every sentence and label; the machine's name, pool and owner stay."""
     page = site.ask(link(site), accept_language="zh-CN,zh;q=0.9,en;q=0.8").body.decode()
