@@ -142,6 +142,7 @@ def status(
         from gpuwatch.cli.console import console, width_of
         from gpuwatch.cli.console import show_lines as print_lines
         from gpuwatch.controller.node_row import StatusPage, nodes_page
+        from gpuwatch.ledger.sqlite import IN_MEMORY
         from gpuwatch.runtime.translation import translate_text
 
         if done.trouble:
@@ -165,6 +166,7 @@ def status(
             ],
             out,
         )
+        leader = "" if parts.ledger.store.place == IN_MEMORY else parts.ledger.leader()
         print_lines(
             [
                 *map(translate_text, pods.cluster_lines(page)),
@@ -172,7 +174,7 @@ def status(
                 *pods.workloads_table(page, width_of(out)),
                 *map(translate_text, show.cautions(parts.rules)),
                 *map(translate_text, show.beyond_limits(done, parts.rules)),
-                *map(translate_text, show.remarks(done, parts.ledger.leader())),
+                *map(translate_text, show.remarks(done, leader)),
                 *map(translate_text, show.addresses_of_nobody(done, parts.observing)),
                 *map(translate_text, show.untried_lines(done, parts.rules)),
                 *map(translate_text, limits.lines),

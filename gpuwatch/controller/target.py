@@ -103,4 +103,5 @@ def promise_arguments(
         approval=approval,
         heard=parts.rules.limits.require_notification,
         delivery_seconds=parts.rules.delivery_seconds.get(pool),
+        owner=arguments.get("owner"),
     )

@@ -114,7 +114,7 @@ class Case:
     def notice_over(self, notice: Notice) -> str | None:
         """Why a notice does not cover the removal; first of all, that it is withdrawn."""
         return (
-            notices.withdrawn(notice, self.pool)
+            notices.withdrawn(notice, self.pool, self.machine.owner)
             or notices.sharper(notice, prepared_removal(self.step.verb, self.step.arguments))
             or notices.why_outdated(notice, self.observation.now)
         )

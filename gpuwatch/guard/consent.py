@@ -25,12 +25,12 @@ def no_notice(case: Subject) -> Finding:
     stalled node) gets shorter, the promised time holds; if it gets longer, the node waits for the longer grace. The
     notice of a stop does not cover the termination that may follow.
 
-    The notice is withdrawn, and a new one with its whole grace follows, if the pool changes from `stop` to `terminate`
-    or the node's `gpuwatch:pool` changes. The same holds if gpuwatch was paused or only observed for any time, or made
-    no rounds for longer than the grace and longer than 10 minutes. It also holds if something else (limits, other
-    rules) held the node until a day after its time. A notice that waits for a promised approval holds for a week after
-    its time. If the machine is no longer enrolled, the notice ends in the ledger, people are notified, and the machine
-    is not touched.
+    The notice is withdrawn, and a new one with its whole grace follows, if the pool changes from `stop` to `terminate`,
+    or the node's `gpuwatch:pool` or `gpuwatch:owner` changes. The same holds if gpuwatch was paused or only observed
+    for any time, or made no rounds for longer than the grace and longer than 10 minutes. It also holds if something
+    else (limits, other rules) held the node until a day after its time. A notice that waits for a promised approval
+    holds for a week after its time. If the machine is no longer enrolled, the notice ends in the ledger, people are
+    notified, and the machine is not touched.
 
     Of a workload the notice must also be about this very object, and about the end that its people ask for now; a pod
     that works, or is new, ends it.

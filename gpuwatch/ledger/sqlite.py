@@ -34,6 +34,8 @@ _NO_ROOM = ("SQLITE_FULL", "SQLITE_IOERR")
 _CLOSED = ("SQLITE_CANTOPEN", "SQLITE_READONLY", "SQLITE_PERM")  # to this user
 _BUSY_SECONDS = 10  # how long a write waits for `gpuwatch pause`, and that one for a write
 
+IN_MEMORY = "in memory"  # where a ledger is that no controller writes
+
 
 class SqliteStore(Store):
     """A file, or memory. The controller holds the file's locks: two can never share it by mistake."""
@@ -101,7 +103,7 @@ class SqliteStore(Store):
     @classmethod
     def in_memory(cls, ledger_id: str) -> Self:
         """As long as its process."""
-        store = cls("file::memory:", "in memory", "this process")
+        store = cls("file::memory:", IN_MEMORY, "this process")
         store._prepare(ledger_id)
         return store
 

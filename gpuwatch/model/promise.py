@@ -26,7 +26,7 @@ class Promise:
     since the notice. `approval`: not before an operator approves it. `heard`: not before a message has reached
     somebody, and the grace counts from then. `delivery_seconds`: the grace counts from the first message that reached
     somebody, and where none has after so long, from then (None: from the notice). `idle_seconds` is what its agent had
-    counted by then; None: it is stopped.
+    counted by then; None: it is stopped. `owner` is the owner of then; "": it had none, None: not on record.
     """
 
     action: Action
@@ -37,13 +37,14 @@ class Promise:
     approval: bool = False
     heard: bool = False
     delivery_seconds: float | None = None
+    owner: str | None = None
 
     def due(self, given_at: datetime) -> datetime:
         """The promised time of a notice that was given at `given_at`: a late one leaves no less of the grace."""
         return max(self.stop_at, given_at + timedelta(seconds=self.grace_seconds))
 
 
-def arguments_of(
+def arguments_of(  # noqa: PLR0913  all that a notice says
     action: str,
     *,
     grace_seconds: float,
@@ -52,6 +53,7 @@ def arguments_of(
     approval: bool,
     heard: bool,
     delivery_seconds: float | None = None,
+    owner: str | None = None,
 ) -> dict[str, str]:
     """A promise that is made at `at`, as an intent keeps it."""
     arguments = {
@@ -63,6 +65,8 @@ def arguments_of(
     }
     if delivery_seconds is not None:
         arguments["delivery_seconds"] = repr(delivery_seconds)
+    if owner is not None:
+        arguments["owner"] = owner
     return arguments if idle_seconds is None else {**arguments, "idle_seconds": repr(idle_seconds)}
 
 
@@ -83,6 +87,7 @@ def promise_of(pool: str, arguments: Mapping[str, str]) -> Promise | None:
             approval=arguments["approval"] != "false",
             heard=arguments["heard"] != "false",
             delivery_seconds=waits_seconds,
+            owner=arguments.get("owner"),
         )
     except (KeyError, ValueError):
         return None

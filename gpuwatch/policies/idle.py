@@ -152,7 +152,7 @@ def _step_for(node: Node, observation: Observation, rules: IdleRules, office: Of
     notice, verdict = observation.ledger.notice(node.id), node.signal.verdict
     if notice is None and verdict is not None and node.state is _RUNNING and verdict.activity.state is _BUSY:
         return _unchosen(node, verdict.activity, _HOLD, observation, rules)  # most of a large fleet
-    why = None if notice is None or notices.is_paused(notice) else notices.withdrawn(notice, node.pool)
+    why = None if notice is None or notices.is_paused(notice) else notices.withdrawn(notice, node.pool, node.owner)
     if why is not None:
         return make_step(node, _WITHDRAW, "notice_over", f"{why}.", _AGAIN)
     return _step(node, notice, observation, rules, office)

@@ -2,7 +2,8 @@
 
 Rules, all of them:
 
-1. A notice stands for its own action or a milder one, in its own pool. Anything else takes a new notice.
+1. A notice stands for its own action or a milder one, in its own pool, for the owner of its time. Anything else takes
+   a new notice. Tags that show no owner now change nothing: they may be missing for a moment.
 2. It does not stand once the controller did nothing for a while: was paused, only observed, or was away for longer than
    the grace. Its owner may have thought the notice over.
 3. What it announced may happen once its grace is over (gpuwatch.policies.waiting).
@@ -26,19 +27,22 @@ _WORDS = {"paused": "it was paused", "observed": "gpuwatch only observed", "away
 
 def promising(said: Step, then: Verb, node: Node, grace_seconds: float) -> Step:
     """The step of a notice with what it is to promise; the time is promised when it is given."""
-    arguments = {"action": then.value, "grace_seconds": repr(grace_seconds)}
+    arguments = {"action": then.value, "grace_seconds": repr(grace_seconds), "owner": node.owner or ""}
     if node.state is not NodeState.STOPPED:
         arguments["idle_seconds"] = repr(node.activity.held_seconds)
     return replace(said, arguments=arguments)
 
 
-def withdrawn(notice: Notice, pool: str) -> str | None:
-    """Why a notice no longer stands, whatever its node does; None: it stands."""
+def withdrawn(notice: Notice, pool: str, owner: str | None) -> str | None:
+    """Why a notice no longer stands, whatever its node does; None: it stands. Pool and owner are those of now."""
     promise = notice.promise
     if promise is None:
         return f"{notice_words(notice)} is of an earlier version and does not say what it promised"
     if promise.pool != pool:
         return f"{notice_words(notice)} was for pool {promise.pool}, and the node is in pool {pool} now"
+    if owner and promise.owner not in {None, owner}:
+        told = "was for no owner" if promise.owner == "" else f"was for {promise.owner}"
+        return f"{notice_words(notice)} {told}, and its owner is {owner} now"
     between = next((each for each in notice.interruptions if _ends(each, promise.grace_seconds)), None)
     if between is None:
         return None

@@ -1,4 +1,4 @@
-"""PURE: advice about actions that do not finish: on a machine that hangs, or that the cloud refuses to change."""
+"""PURE: advice about what does not finish: an action on a machine that hangs, or that its cloud refuses; a start."""
 
 from collections.abc import Iterator
 
@@ -17,6 +17,8 @@ from gpuwatch.model.duration import format_duration
 from gpuwatch.model.fleet import NodeState
 from gpuwatch.model.verbs import TargetKind
 
+_PENDING = NodeState.PENDING  # for speed
+
 
 def advice(observation: Observation, pool: str) -> Iterator[Advice]:
     """Advice for each node of the pool with a step that hangs, or with a removal that was given up as refused."""
@@ -25,11 +27,25 @@ def advice(observation: Observation, pool: str) -> Iterator[Advice]:
             continue  # the advice for the pool says what to do
         if entry.intent.pool == pool and not entry.resumable and observation.now - entry.intent.at > SETTLE_TIMEOUT:
             yield Advice(target=entry.intent.node_id, reason=_hangs(observation, entry))
+    for each in observation.fleet.roster(pool).nodes:
+        if each.state is _PENDING and each.enrolled and each.launched_at is not None:
+            age = observation.now - each.launched_at
+            if age > SETTLE_TIMEOUT:
+                yield Advice(target=each.id, reason=_pending(format_duration(age.total_seconds())))
     refused = {done.node_id: done for done in observation.ledger.recent if done.refused and done.verb in REMOVALS}
     for node_id, done in refused.items():
         node = observation.fleet.find(node_id)
         if done.pool == pool and node is not None and node.state is NodeState.RUNNING:
             yield Advice(target=node_id, reason=_refused_reason(done))
+
+
+def _pending(age: str) -> Reason:
+    """What begins to run and does not: it counts as one that is there."""
+    sentence = (
+        f"It was started {age} ago, and the cloud shows it pending. It counts as a node of its pool, so no other is "
+        "added in its place. Look at it in the cloud's console, and terminate it if it does not come."
+    )
+    return Reason(code="pending", sentence=sentence)
 
 
 def _hangs(observation: Observation, entry: OpenIntent) -> Reason:

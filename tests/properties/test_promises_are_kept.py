@@ -26,7 +26,7 @@ SLOW = replace(RULES, idle=replace(RULES.idle, grace_period=HOUR))
 def a_desk(rules: PoolRules = SLOW, **other: object) -> Desk:
     """An idle machine that has just had its notice, with an hour of grace, and a busy one."""
     desk = Desk(rules=rules, **other)  # type: ignore[arg-type]  # of its own fields
-    desk.fleet.put(a_node("i-1"))
+    desk.fleet.put(a_node("i-1", owner="ann"))
     desk.fleet.put(a_node("i-2", State.BUSY))
     desk.round()
     assert the_notice(desk) is not None
@@ -94,6 +94,18 @@ def moves(desk: Desk) -> None:
     desk.fleet.put(replace(desk.fleet.nodes_["i-1"], pool="other"))
 
 
+def is_given_away(desk: Desk) -> None:
+    """Somebody changes the machine's owner tag."""
+    desk.fleet.put(replace(desk.fleet.nodes_["i-1"], owner="zoe"))
+
+
+def lacks_its_tags(desk: Desk) -> None:
+    """For one round its cloud shows no owner."""
+    desk.fleet.put(replace(desk.fleet.nodes_["i-1"], owner=None))
+    desk.round()
+    desk.fleet.put(replace(desk.fleet.nodes_["i-1"], owner="ann"))
+
+
 def is_paused(desk: Desk) -> None:
     """Paused for a minute, and resumed before any round."""
     desk.ledger.pause(None, "ann", "a drill", desk.clock.now())
@@ -129,6 +141,8 @@ CHANGES: dict[str, tuple[Callable[[Desk], None], int]] = {
     "a longer grace": (idle(grace_period=2 * HOUR), 111),
     "a termination": (idle(action="terminate"), ANEW),
     "another pool": (moves, ANEW),
+    "another owner": (is_given_away, ANEW),
+    "no owner for a round": (lacks_its_tags, 50),
     "a pause": (is_paused, ANEW),
     "a pause that ends by itself": (is_paused_for_a_while, ANEW),
     "observing": (only_observes, ANEW),
@@ -290,7 +304,21 @@ def test_a_record_that_cannot_be_read_promises_nothing(wrong: str) -> None:
 
     assert promise_of("default", whole) is not None
     assert promise_of("default", {name: text for name, text in whole.items() if name != wrong}) is None
-    assert notices.withdrawn(replace(a_notice(), promise=None), "default") is not None
+    assert notices.withdrawn(replace(a_notice(), promise=None), "default", None) is not None
+
+
+OWNERS = [("ann", "ann", True), ("ann", "zoe", False), ("", "zoe", False), ("ann", None, True), (None, "zoe", True)]
+
+
+@pytest.mark.parametrize(("told", "now", "stands"), OWNERS)
+def test_a_notice_stands_for_the_owner_whom_it_told(told: str | None, now: str | None, stands: bool) -> None:
+    """Whoever has the machine by then gets one of their own; who was told is not on record of older notices."""
+    notice = a_notice()
+    assert notice.promise is not None
+    why = notices.withdrawn(replace(notice, promise=replace(notice.promise, owner=told)), "default", now)
+
+    assert (why is None) is stands
+    assert why is None or why.endswith("and its owner is zoe now")
 
 
 REASON = Reason(code="candidate", sentence="It has been idle.")

@@ -3,11 +3,12 @@
 A cloud's adapter reads an answer, and who may tag a machine writes a part of it. Names and tags are cut to what the
 ledger, an index and a page can hold. A machine with a number that none can have is left alone, in an unknown state. One
 without a usable id cannot be called by it, and a group without usable sizes cannot be counted: they are left out, under
-their names in the log.
+their names in the log. One that a list has twice counts once.
 """
 
 from collections.abc import Callable, Iterable
 from dataclasses import dataclass, field, replace
+from functools import partial
 from operator import attrgetter
 from typing import Any, TypeVar
 
@@ -35,6 +36,8 @@ _GROUP_NAMES = ("name", "pool", "region", "cloud")
 _of_names, _of_words, _of_group = attrgetter(*_NAMES), attrgetter(*_OPTIONAL_NAMES, *_TEXTS), attrgetter(*_GROUP_NAMES)
 _ODD = (TypeError, ValueError, AttributeError, ArithmeticError, LookupError)
 
+_TWICE = "its cloud lists it twice, and each time otherwise"
+
 Thing = TypeVar("Thing", Node, NodeGroup)
 
 
@@ -46,16 +49,20 @@ class Listing:
 
     def nodes(self, listed: Iterable[Node]) -> tuple[Node, ...]:
         """The machines as they can be judged."""
-        return self._each(listed, _believable_node)
+        return self._each(listed, _believable_node, partial(unjudged_node, why=_TWICE))
 
     def groups(self, listed: Iterable[NodeGroup]) -> tuple[NodeGroup, ...]:
         """The groups as they can be judged."""
-        return self._each(listed, _believable_group)
+        return self._each(listed, _believable_group, lambda group: group)
 
     def _each(
-        self, listed: Iterable[Thing], believe: Callable[[Thing], tuple[Thing | None, str | None]]
+        self,
+        listed: Iterable[Thing],
+        believe: Callable[[Thing], tuple[Thing | None, str | None]],
+        of_two: Callable[[Thing], Thing],
     ) -> tuple[Thing, ...]:
-        kept: list[Thing] = []
+        """Each by its id once; `of_two` is what is known where a list has two that differ: pages may shift."""
+        kept: dict[str, Thing] = {}
         for each in listed:
             try:
                 found, doubt = believe(each)
@@ -63,9 +70,12 @@ class Listing:
                 found, doubt = None, f"{type(error).__name__}: {error}"
             if doubt is not None:
                 self.doubts[bounded_name(str(getattr(each, "id", "?")))] = bounded_text(doubt)
+            if found is not None and (before := kept.get(found.id)) is not None and before != found:
+                self.doubts[bounded_name(found.id)] = _TWICE
+                found = of_two(found)
             if found is not None:
-                kept.append(found)
-        return tuple(kept)
+                kept[found.id] = found
+        return tuple(kept.values())
 
 
 def _believable_node(node: Node) -> tuple[Node | None, str | None]:

@@ -9,7 +9,8 @@ Rules, all of them:
 3. Thresholds are crossed once a month each, by what is spent, as usual, and at the present rate: by the least rate of
    the last three days and of now, since a busy day is no month. One that is past as usual does not count again.
 4. A budget blocks growth, or hastens idle machines, from 100 % on. A forecast does so only where the past shows how far
-   it may be off; both do, and the sentence says which.
+   it may be off; both do, and the sentence says which. What is expected of machines of which none of their kind has
+   run for a day is left out there: they may be gone, and what comes in their place is no growth.
 5. Hours without a known price are counted and reported: figures are then lower bounds. What they would cost at the
    last known prices blocks growth where a budget does so, and does nothing else (`unpriced`).
 """
@@ -180,7 +181,8 @@ def state(
         ),
     )
     made = _with_forecast(_with_rates(made, month, known.ahead), known.ahead)
-    made = _with_effects(replace(made, reaches_at=_reaches(made, month)), budget)
+    dark = Decimal(0) if known.ahead is None else known.ahead.dark_usd
+    made = _with_effects(replace(made, reaches_at=_reaches(made, month)), budget, dark)
     return made if made.blocked else replace(made, blocked=_blocked_by_unpriced(made, budget, lacking, month))
 
 
@@ -285,17 +287,17 @@ def _with_forecast(made: BudgetState, ahead: MonthEnd | None) -> BudgetState:
     )
 
 
-def _with_effects(made: BudgetState, budget: Budget) -> BudgetState:
-    """Return the state with the budget's effects (rule 4)."""
+def _with_effects(made: BudgetState, budget: Budget, dark: Decimal) -> BudgetState:
+    """Return the state with the budget's effects; `dark` is what of the forecast may be gone (rule 4)."""
     spent, limit = made.spent_usd or Decimal(0), made.usd_per_month
     sure = made.forecast_usd is not None and made.probability_over is not None
     reached: dict[str, bool] = {"actual": spent >= limit}
     usual, rate = made.forecast_usd or spent, made.lasting_rate_usd or spent
-    reached["forecast"] = reached["actual"] or (sure and max(usual, rate) > limit)
+    reached["forecast"] = reached["actual"] or (sure and max(usual - dark, rate) > limit)
     used = f"{format_usd(spent)} of the {format_usd(limit)} of the budget {made.name} are spent in {made.month}"
     if reached["actual"]:
         coming, word, usd = "", "spent", spent
-    elif usual > limit:
+    elif usual - dark > limit:
         coming = f", and the month is forecast to end at {format_usd(usual)} as usual"
         word, usd = "forecast as usual", usual
     else:

@@ -106,10 +106,14 @@ class FleetDays:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Coming:
-    """What comes until a moment: dollars, and the radius of the 80 % interval; None: the past is too short for one."""
+    """What comes until a moment: dollars, and the radius of the 80 % interval; None: the past is too short for one.
+
+    `dark_usd` is what of it is for kinds that have just gone dark as a whole: they may be gone, or in maintenance.
+    """
 
     usd: float
     radius: float | None
+    dark_usd: float = 0.0
     warnings: tuple[str, ...] = ()
 
     def probability_above(self, usd: float) -> float | None:
@@ -194,7 +198,8 @@ def coming(fleet: FleetDays, seconds: float, month_ends: Sequence[int] = ()) -> 
         for origin in range(last, first - 1, -stride)
     ]
     reach = (radius(errors) or 0.0) * (ahead / held if held < ahead else min(1.0, ahead / held))
-    return Coming(usd=usd + monthly, radius=max(floor, reach, _dark_usd(fleet, ahead)))
+    dark = _dark_usd(fleet, ahead)
+    return Coming(usd=usd + monthly, radius=max(floor, reach, dark), dark_usd=dark)
 
 
 def _expected_usd(fleet: FleetDays, ahead: float) -> float:
@@ -212,7 +217,7 @@ def _expected_days(fleet: FleetDays, ahead: int) -> list[float]:
 
 
 def _dark_usd(fleet: FleetDays, ahead: float) -> float:
-    """What is expected of kinds that have just gone dark as a whole: they may be gone, or in maintenance."""
+    """What is expected of kinds that have just gone dark as a whole."""
     dark = {
         kind: values
         for kind, values in fleet.machines.items()

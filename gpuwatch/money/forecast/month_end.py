@@ -43,6 +43,7 @@ class MonthEnd:
     warnings: tuple[str, ...]
     lasting_usd_per_hour: Decimal | None = None  # on each of the last three days at least
     change: str | None = None  # the fleet's last step, where it had one lately
+    dark_usd: Decimal = Decimal(0)  # of `expected`, for kinds of machines that have just gone dark as a whole
 
 
 def month_end(fleet: FleetDays, spent: Fraction, now: datetime, budget: Decimal | None = None) -> MonthEnd:
@@ -78,6 +79,7 @@ def month_end(fleet: FleetDays, spent: Fraction, now: datetime, budget: Decimal 
         warnings=(*ahead.warnings, *([_unseen_days(missing)] if missing else ())),
         lasting_usd_per_hour=_cents(fleet.lasting_usd_per_hour),
         change=fleet_change(fleet, now),
+        dark_usd=_cents(ahead.dark_usd),
     )
 
 

@@ -134,6 +134,7 @@ def _first(use: WorkloadUse, observation: Observation, rules: Mapping[str, IdleP
         return _make_step(use, Verb.HOLD, "rest", sentence, "Then a new notice follows.")
     grace = grace_seconds(use, rules)
     promised = {"grace_seconds": repr(grace), "idle_seconds": repr(use.held_seconds), "action": how(use)}
+    promised["owner"] = use.workload.owner or ""
     arguments = {**use.target.arguments, **promised, PODS: str(len(use.pods)), GPUS: repr(use.gpus)}
     sentence = f"{_words(use)} {_deed_words(use)} follows in {format_duration(grace)} unless a pod of it works."
     return _make_step(use, Verb.NOTICE, "notice", sentence, _WORK, arguments=arguments)
@@ -141,7 +142,7 @@ def _first(use: WorkloadUse, observation: Observation, rules: Mapping[str, IdleP
 
 def notice_over(use: WorkloadUse, notice: Notice, now: datetime) -> str | None:
     """Why a notice does not stand any more; None: it does."""
-    if (why := notices.withdrawn(notice, use.pool)) is not None:
+    if (why := notices.withdrawn(notice, use.pool, use.workload.owner)) is not None:
         return why
     promise = notice.promise
     if notice.target is not None and notice.target.uid != use.workload.uid:

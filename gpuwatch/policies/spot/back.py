@@ -263,7 +263,7 @@ def _step(step: Step, node: Node, observation: Observation, rules: Rules) -> Ste
     if notice is None:
         if step.verb not in {Verb.HOLD, Verb.NOTICE}:
             return step
-        arguments = {"action": then.value, "grace_seconds": repr(grace)}
+        arguments = {"action": then.value, "grace_seconds": repr(grace), "owner": node.owner or ""}
         sentence = "Spot works in its place, and its people consent to an interruption."
         return replace(
             _make_step(step, Verb.NOTICE, sentence, f"The tag {INTERRUPTIBLE_TAG} removed."), arguments=arguments

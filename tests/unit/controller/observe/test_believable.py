@@ -52,6 +52,23 @@ def test_any_text_of_a_machine_is_held_to_what_can_be_stored(texts: dict[str, st
     assert all(len(key) <= 512 and len(value) <= 10_000 for key, value in found.tags.items())
 
 
+def test_a_machine_that_a_list_has_twice_counts_once() -> None:
+    """Pages shift while a list is read. If the two differ, nobody knows which one is true."""
+    nodes = (a_node("i-1"), a_node("i-2"), a_node("i-1"))
+    assert believed(*nodes) == (nodes[:2], {})
+
+    (one, other), doubts = believed(*nodes[:2], replace(nodes[0], state=NodeState.STOPPING))
+    assert (one.id, one.state, one.last_shown) == ("i-1", NodeState.UNKNOWN, NodeState.STOPPING)
+    assert one.protected == doubts["i-1"] == "its cloud lists it twice, and each time otherwise"
+    assert other == nodes[1]
+
+
+def test_a_group_that_a_list_has_twice_counts_once() -> None:
+    """The later page is the newer one."""
+    listing = Listing()
+    assert listing.groups([GROUP, replace(GROUP, desired=3)]) == (replace(GROUP, desired=3),)
+
+
 def test_honest_machines_are_left_as_they_are() -> None:
     """In the very same object: nothing is made anew in a round of 100,000 machines."""
     node = a_node(owner="Zoë", tags={"team": "größe", "nul": "\x00"}, launched_at=NOW)

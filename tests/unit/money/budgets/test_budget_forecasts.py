@@ -1,6 +1,6 @@
 """A budget's two forecasts: as usual from the machines that exist, and at the present rate."""
 
-from datetime import UTC, datetime
+from datetime import UTC, datetime, timedelta
 from decimal import Decimal
 
 import pytest
@@ -42,6 +42,21 @@ def test_three_days_after_a_change_growth_is_judged_by_the_new_fleet(
     assert "since Tuesday" in result.change
     if blocked:
         assert f"as usual ({result.change})" in (result.blocked or "")
+
+
+@pytest.mark.parametrize(("off", "blocked"), [(6, True), (24, False), (36, False), (60, False), (96, False)])
+def test_a_day_after_all_machines_have_gone_a_forecast_blocks_nothing(off: int, *, blocked: bool) -> None:
+    """In a night they only sleep; after a day nobody knows whether they come again, and what comes is no growth."""
+    month = a_month()
+    rows = hours("2025-12-01T00:00", f"{month.edge - timedelta(hours=off):%Y-%m-%dT%H:%M}", 2.0)
+    budget = Budget(usd_per_month=Decimal(12_000), block_growth="forecast")
+
+    made = a_state(rows, month, budget)
+
+    assert made.spent_usd is not None
+    assert made.forecast_usd is not None
+    assert made.spent_usd < 12_000
+    assert (made.blocked is not None) is blocked
 
 
 def test_what_runs_on_at_a_rate_that_is_not_usual_is_told_as_the_present_rate() -> None:

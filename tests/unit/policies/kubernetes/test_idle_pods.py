@@ -54,6 +54,7 @@ def test_a_workload_without_use_gets_a_notice_of_what_its_people_have_said(state
         **step.use.target.arguments,
         "action": "stop",
         "grace_seconds": "3600.0",
+        "owner": "alice",
         "idle_seconds": "108000.0",
         "pods": "1",
         "gpus": "1.0",
