@@ -1,6 +1,6 @@
 """The kernel's answer to sock_diag(7) on the made host: its TCP sockets with the bytes that each has moved.
 
-What a process moves is counted on the first of its open connections; containers' sockets are in networks of their own.
+Who asks for it hears of each connection that ends. Containers' sockets are in networks of their own.
 """
 
 import socket
@@ -26,16 +26,20 @@ _REAL = socket.socket
 
 
 class _Asked:
-    """A netlink socket; the request's family decides, everything else is dumped."""
+    """A netlink socket; the request's family decides, everything else is dumped. A bound one hears of ends."""
 
-    def __init__(self, host: MadeHost, moment: float) -> None:
-        self._host, self._moment, self._answers = host, moment, [b""]
+    def __init__(self, kernel: "Kernel") -> None:
+        self._kernel, self._answers, self._heard = kernel, [b""], kernel.moment
 
     def settimeout(self, _: float | None) -> None:
         """Answers come at once."""
 
+    def setsockopt(self, *_: object) -> None:
+        """Nothing is too much here."""
+
     def bind(self, _: object) -> None:
-        """Any address."""
+        """From now on it hears of ends."""
+        self._answers = []
 
     def close(self) -> None:
         """Done."""
@@ -47,12 +51,17 @@ class _Asked:
     def send(self, data: bytes) -> int:
         """Likewise."""
         family = data[_HEADER.size]
-        rows = [_framed(_BY_FAMILY, row) for row in rows_of(self._host, self._moment, family)]
+        rows = [_framed(_BY_FAMILY, row) for row in rows_of(self._kernel.host, self._kernel.moment, family)]
         self._answers = [b"".join(rows), _framed(_DONE, b"\0\0\0\0")]
         return len(data)
 
     def recv(self, _: int) -> bytes:
         """A part of the answer; the end comes by itself."""
+        if self._heard < self._kernel.moment and not self._answers:
+            ends = ends_of(self._kernel.host, self._heard, self._kernel.moment)
+            self._answers, self._heard = [_framed(_BY_FAMILY, row) for row in ends], self._kernel.moment
+        if not self._answers:
+            raise BlockingIOError
         part = self._answers.pop(0)
         return part or self.recv(_)
 
@@ -64,18 +73,34 @@ def _framed(kind: int, body: bytes) -> bytes:
 def rows_of(host: MadeHost, moment: float, family: int) -> Iterator[bytes]:
     """The inet_diag messages of the host's own network."""
     for process in host.world.alive(moment):
-        member = process.member
-        if member.own_network:
-            continue
-        counted = False
-        for number, each in enumerate(member.actor.sockets):
-            if not each.open_at(moment):
-                continue
-            first = each.peer is not None and not counted
-            counted = counted or first
-            if (family == socket.AF_INET6) is each.local.startswith("["):
-                moved = _moved(process, each, moment) if first else (0, 0)
-                yield _row(host, process, number, each, family, moved, moment)
+        for number, each in enumerate(process.member.actor.sockets):
+            if each.open_at(moment) and not process.member.own_network and family == _family(each):
+                yield _row(host, process, number, each, moment)
+
+
+def ends_of(host: MadeHost, after: float, until: float) -> Iterator[bytes]:
+    """The messages about connections that ended in a time, each with all that it moved."""
+    for member in host.world.members:
+        for number, each in enumerate(() if member.own_network else member.actor.sockets):
+            for end in () if each.peer is None else _ends(each, after, until):
+                last = end - 0.001
+                turn = host.world.turn(member, last)
+                if turn is not None and each.open_at(last) and not each.open_at(end):
+                    process = Process(member, host.world.pid(member, turn[0]), turn[0])
+                    yield _row(host, process, number, each, last)
+
+
+def _ends(each: Socket, after: float, until: float) -> list[float]:
+    """When it closes in a time."""
+    found = [each.end]
+    if each.every is not None and each.length is not None:
+        first, last = (int((moment - each.begin - each.length) // each.every) for moment in (after, until))
+        found += [each.begin + each.every * turn + each.length for turn in range(max(0, first), last + 1)]
+    return [end for end in found if after < end <= until]
+
+
+def _family(each: Socket) -> int:
+    return socket.AF_INET6 if each.local.startswith("[") else socket.AF_INET
 
 
 def _moved(process: Process, each: Socket, moment: float) -> tuple[int, int]:
@@ -86,10 +111,12 @@ def _moved(process: Process, each: Socket, moment: float) -> tuple[int, int]:
     return round(member.actor.send.total(begin, moment)), round(member.actor.net.total(begin, moment))
 
 
-def _row(
-    host: MadeHost, process: Process, number: int, each: Socket, family: int, moved: tuple[int, int], moment: float
-) -> bytes:
-    """The message about one socket."""
+def _row(host: MadeHost, process: Process, number: int, each: Socket, moment: float) -> bytes:
+    """The message about one socket; what its process moves is counted on the first of those that are open."""
+    ones = process.member.actor.sockets
+    first = next((each for each in ones if each.peer is not None and each.open_at(moment)), None)
+    moved = _moved(process, each, moment) if each is first else (0, 0)
+    family = _family(each)
     member = process.member
     local, sport = _end(each.local)
     remote, dport = _end(each.peer or ("[::]:0" if family == socket.AF_INET6 else "0.0.0.0:0"))
@@ -118,7 +145,7 @@ class Kernel:
 
     def __init__(self, host: MadeHost) -> None:
         """At the beginning."""
-        self._host = host
+        self.host = host
         self.moment = 0.0
 
     @contextmanager
@@ -127,7 +154,7 @@ class Kernel:
 
         def make(family: int = socket.AF_INET, *more: Any, **named: Any) -> object:  # noqa: ANN401  as socket.socket
             if family == socket.AF_NETLINK:
-                return _Asked(self._host, self.moment)
+                return _Asked(self)
             return _REAL(family, *more, **named)
 
         with patch("socket.socket", make):

@@ -44,7 +44,7 @@ from gpuwatch.agent.evidence.first_use import Awaited, FirstUse
 from gpuwatch.agent.evidence.net_namespaces import Namespace, asks_inside, namespaces
 from gpuwatch.agent.evidence.rate import Hum, Rate
 from gpuwatch.agent.evidence.settings import ConnectionSettings
-from gpuwatch.agent.evidence.sock_diag import Grown, Sock, Sockets, read_sockets
+from gpuwatch.agent.evidence.sock_diag import Ended, Grown, Sock, Sockets, read_sockets
 from gpuwatch.agent.evidence.socket_owners import KERNEL_SERVERS, Holders, SocketOwners, kernel_server, ports_of
 from gpuwatch.agent.processes.kinds import PACKAGED, is_there_to_be_read, lets_people_in
 from gpuwatch.agent.processes.pool import COMMON
@@ -88,7 +88,7 @@ class Connections:
         self._roots = roots
         self._rate = Rate(settings.busy_bytes_per_second, span_seconds=_SPAN_SECONDS)
         self._owners = SocketOwners(roots)
-        self._grown = Grown()
+        self._ended, self._grown = Ended(roots), Grown()
         self._moved = 0  # by people's connections, as far as it was seen
         self._namespaces: Mapping[str, Namespace] = {}
         self._most: WorkOwner | None = None  # who moved most, when something was moved last
@@ -113,7 +113,7 @@ class Connections:
         """One finding over all connections and containers."""
         view = now.processes
         try:
-            found = read_sockets(self._roots)
+            found = self._ended.add_to(read_sockets(self._roots))
             containers = namespaces(self._roots, view.people() if view is not None else ())
         except (OSError, UnseenError):
             self._rate.forget()

@@ -9,7 +9,7 @@ is said, as before.
 
 Logs, figures and traps (syslog, collectd, sFlow, SNMP) get no answer. A machine of a private network that sends them to
 a port counts if something here has it. Not one that gets the same from here (an overlay, a cluster), no sender that
-tries many ports (a scanner), and no container or virtual machine of this host. Nor ports above 32767, which are of no
+tries many ports (a scanner), and no container of this host. Nor ports above 32767, which are of no
 server. Of fewer than three machines the port must be one from which this machine asks nobody: theirs may be answers (to
 a broadcast).
 """
@@ -112,7 +112,7 @@ def _bound_ports(roots: Roots) -> set[int]:
 
 
 def _own_containers(roots: Roots) -> Callable[[str], bool]:
-    """Whether an address is that of a container or virtual machine of this host.
+    """Whether an address is that of a container of this host.
 
     It is a neighbour by a card with nothing else behind. No file lists neighbours of IPv6: there it is the card's
     network.
@@ -136,13 +136,14 @@ def _own_containers(roots: Roots) -> Callable[[str], bool]:
 
 
 def _has_containers_alone(card: Path) -> bool:
-    """A veth, or a bridge of veths and virtual machines' taps.
+    """A veth, or a bridge of veths.
 
-    Any other card without hardware may lead to other machines: an overlay, a tap of a VPN, a bridge of Open vSwitch.
+    Any other card without hardware may lead to other machines: an overlay, a tap of a VPN, a bridge of Open vSwitch. A
+    tap of a virtual machine looks as one of a VPN does; the machine occupies the node by itself.
     """
     with suppress(OSError):
         if (card / "bridge").is_dir():
-            return all((port / "tun_flags").exists() or _is_veth(port) for port in card.glob("lower_*"))
+            return all(map(_is_veth, card.glob("lower_*")))
         return _is_veth(card)
     return False
 

@@ -2,14 +2,18 @@
 
 Anybody may ask. Where the kernel does not answer, or /proc is not this machine's, the tables of /proc/net are read
 instead, which know no bytes.
+
+A connection may begin and end between two looks. The kernel shows its end to anybody who has asked for that, with both
+addresses and all bytes (`Ended`).
 """
 
+import ctypes
 import os
 import socket
 import struct
 from collections.abc import Iterable, Iterator
-from contextlib import closing
-from dataclasses import dataclass
+from contextlib import closing, suppress
+from dataclasses import dataclass, replace
 
 from gpuwatch.agent.evidence.base import Roots, UnseenError
 from gpuwatch.agent.evidence.tcp_listeners import ESTABLISHED, LISTEN, sockets
@@ -27,6 +31,17 @@ _REQUEST = struct.Struct("=BBBxI48x")  # family, protocol, extensions, states, a
 _MESSAGE = struct.Struct("=BBxx2s2s16s16sIQIIIII")
 _INFO, _CGROUP_ID = 2, 21
 _STATE_ESTABLISHED, _STATE_LISTEN = 1, 10
+_DESTROYED = 1 << 0 | 1 << 2  # SKNLGRP_INET_TCP_DESTROY, SKNLGRP_INET6_TCP_DESTROY, since Linux 4.2
+_PAUSE_LOOKS = 12  # where more end than the kernel keeps; each costs it 2 µs
+_LEAST_RECEIVED, _LEAST_MOVED = 3, 1000  # a FIN counts as a byte
+# Classic BPF: a connection of this host with itself, by one address, is not told. Of each of the four words of the
+# addresses: load the other end's, keep it, load this end's; another one: take the message. At last: drop it.
+_LEAVES = b"".join(
+    struct.pack("=HBBI", *each)
+    for word in range(4)
+    for each in ((0x20, 0, 0, 40 + 4 * word), (0x07, 0, 0, 0), (0x20, 0, 0, 24 + 4 * word), (0x1D, 0, 13 - 4 * word, 0))
+) + struct.pack("=HBBIHBBI", 0x06, 0, 0, 0, 0x06, 0, 0, 0xFFFFFFFF)
+_ATTACH_FILTER, _FILTER = 26, struct.Struct("@HP")  # linux/filter.h: sock_fprog
 _MOVED = struct.Struct("=QQ")  # tcpi_bytes_acked, tcpi_bytes_received (linux/tcp.h, since Linux 4.1)
 _MOVED_AT = 120
 _GROUP = struct.Struct("=Q")
@@ -100,6 +115,87 @@ class Grown:
     def forget(self) -> None:
         """Forget all connections and begin again."""
         self._before = None
+
+
+class Ended:
+    """The connections with other machines that ended since the last look; without them where the kernel shows none.
+
+    Only those that others made to a port that is still open. They belong to who waits there. A probe brings nothing and
+    gets a greeting at most: it is left out. The kernel keeps 400 ends from look to look. Who has more is not followed
+    for a minute, and in use anyhow.
+    """
+
+    def __init__(self, roots: Roots) -> None:
+        """Nobody has asked the kernel yet."""
+        self._roots = roots
+        self._told: socket.socket | None = None
+        self._pause = 0
+
+    def __del__(self) -> None:
+        """Nobody hears any more."""
+        if self._told is not None:
+            self._told.close()
+
+    def add_to(self, found: Sockets) -> Sockets:
+        """The connections of now, and those that ended since the call before."""
+        if not found.bytes_known or not _is_our_own(self._roots):
+            return found
+        told = tuple(self._take())
+        own = {each.local[0] for each in (*found.leaving, *found.listeners, *told)}
+        at = {each.local: each for each in found.listeners} | {(b"", each.local[1]): each for each in found.listeners}
+        ended = dict[int, Sock]()
+        for each in told:
+            server = at.get(each.local) or at.get((b"", each.local[1]))
+            if server is not None and each.leaves and each.remote[0] not in own and _asked_something(each):
+                ended[each.cookie] = replace(each, inode=server.inode, uid=server.uid, cgroup=server.cgroup)
+        left = (each for each in found.leaving if each.cookie not in ended)
+        return replace(found, leaving=(*left, *ended.values()))
+
+    def _take(self) -> Iterator[Sock]:
+        """All that the kernel shows. It says first that it kept no more, and then what it kept."""
+        if self._pause:
+            self._pause -= 1
+        elif self._told is None:
+            self._told = _hear_of_ends()
+        errors = 0
+        while self._told is not None:
+            try:
+                data = self._told.recv(_BUFFER_BYTES)
+            except BlockingIOError:
+                break
+            except OSError:
+                errors += 1
+                if errors > 1:
+                    break
+                continue
+            with suppress(OSError, struct.error, KeyError):
+                yield _socket(data[_HEADER.size :])[1]
+        if errors and self._told is not None:
+            self._told.close()
+            self._told, self._pause = None, _PAUSE_LOOKS
+
+
+def _asked_something(each: Sock) -> bool:
+    return (each.received or 0) >= _LEAST_RECEIVED or (each.moved or 0) >= _LEAST_MOVED
+
+
+def _hear_of_ends() -> socket.socket | None:
+    """A socket at which the kernel shows the connections that end; None where it may not be."""
+    try:
+        told = socket.socket(socket.AF_NETLINK, socket.SOCK_RAW, _NETLINK_SOCK_DIAG)
+    except OSError:
+        return None
+    try:
+        told.settimeout(0.0)
+        told.setsockopt(socket.SOL_SOCKET, socket.SO_RCVBUF, _BUFFER_BYTES)
+        code = ctypes.create_string_buffer(_LEAVES)
+        program = _FILTER.pack(len(_LEAVES) // 8, ctypes.addressof(code))
+        told.setsockopt(socket.SOL_SOCKET, _ATTACH_FILTER, program)
+        told.bind((0, _DESTROYED))
+    except OSError:
+        told.close()
+        return None
+    return told
 
 
 def read_sockets(roots: Roots) -> Sockets:

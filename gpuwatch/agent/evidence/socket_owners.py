@@ -51,7 +51,7 @@ class SocketOwners:
     def __init__(self, roots: Roots) -> None:
         """Nothing is known yet."""
         self._roots = roots
-        self._kept: dict[int, tuple[float, Holders]] = {}
+        self._kept: dict[int, tuple[float, Holders]] = {}  # by inode
 
     def whose(self, connections: Collection[Sock], view: ProcessView | None, at: float) -> Mapping[int, Holders]:
         """The holders of each connection, by cookie; the agent's own are left out."""
@@ -59,16 +59,19 @@ class SocketOwners:
         theirs = {each.cookie: each for each in connections if each.inode not in own}
         if view is None:
             return dict.fromkeys(theirs, _UNKNOWN)
+        there = {each.inode for each in theirs.values()}
         self._kept = {
-            cookie: (since, kept)
-            for cookie, (since, kept) in self._kept.items()
-            if cookie in theirs and at - since < _KEPT_SECONDS and _alive(kept, view)
+            inode: (since, kept)
+            for inode, (since, kept) in self._kept.items()
+            if inode in there and at - since < _KEPT_SECONDS and _alive(kept, view)
         }
-        new = [each for cookie, each in theirs.items() if cookie not in self._kept]
+        new = [each for each in theirs.values() if each.inode not in self._kept]
         found = self._find_holders(new, view) if new else {}
         # A guess rests on who was there at the last look at the processes: it is made anew each time.
-        self._kept |= {cookie: (at, holders) for cookie, holders in found.items() if holders.seen}
-        return {cookie: self._kept[cookie][1] if cookie in self._kept else found[cookie] for cookie in theirs}
+        self._kept |= {theirs[cookie].inode: (at, holders) for cookie, holders in found.items() if holders.seen}
+        return {
+            cookie: found[cookie] if cookie in found else self._kept[each.inode][1] for cookie, each in theirs.items()
+        }
 
     def _own(self) -> frozenset[int]:
         walk = _Walk()
@@ -93,9 +96,12 @@ class SocketOwners:
         return found
 
     def _walk(self, inodes: set[int], processes: Iterable[Process]) -> _Walk:
-        """People's processes first: what one of them holds is people's, also if others hold it."""
+        """People's processes first: what one of them holds is people's, also if others hold it.
+
+        The first process last: it keeps the sockets that it opened for services.
+        """
         walk, missing = _Walk(), set(inodes)
-        for each in sorted(processes, key=lambda process: (process.kind is not Kind.PEOPLE, process.pid)):
+        for each in sorted(processes, key=lambda each: (each.kind is not Kind.PEOPLE, each.pid == 1, each.pid)):
             if each.kind is Kind.KERNEL:
                 continue
             if each.kind is not Kind.PEOPLE and not missing:

@@ -2,6 +2,7 @@
 
 import json
 import os
+import select
 import socket
 import sys
 from collections.abc import Callable
@@ -34,6 +35,12 @@ class Looking:
         (found,) = self._signal.find_evidence(self._hosts.moment(seconds, view))
         self.said.append(asdict(found))
         return self.said[-1]
+
+    def wait_for_an_end(self) -> None:
+        """The kernel shows the end of a connection a moment after it."""
+        shown = self._signal._ended._told
+        assert shown is not None
+        assert select.select([shown], [], [], 60)[0]
 
 
 def serves() -> Any:  # noqa: ANN401  JSON
@@ -145,6 +152,30 @@ def of_the_agent() -> Any:  # noqa: ANN401  JSON
         return looking.said
 
 
+def reports() -> Any:  # noqa: ANN401  JSON
+    """Another machine comes between two looks, and is gone at the next one: a probe, and two reports."""
+    return [_visited(number, first) for number, first in ((0, "client"), (400, "client"), (400, "server"))]
+
+
+def _visited(number: int, first: str) -> list[dict[str, Any]]:
+    """A service is brought so much, looked at each five seconds; who closes first keeps the connection for a minute."""
+    with TwoHosts() as hosts:
+        server, client = hosts.here(Kind.SERVICE), hosts.there()
+        port = server.do("listen")
+        looking = Looking(hosts)
+        looking.look(0, hosts.view(server))
+        client.do("connect", HERE, port)
+        server.do("accept")
+        if number:
+            client.moves(server, number)
+        for each in (client, server) if first == "client" else (server, client):
+            each.do("close")
+        looking.wait_for_an_end()
+        for _ in range(14):
+            looking.look(5, hosts.view(server))
+        return looking.said
+
+
 def unattributed() -> Any:  # noqa: ANN401  JSON
     """Nobody knows whose any process is."""
     with TwoHosts() as hosts:
@@ -160,7 +191,7 @@ SCENARIOS: dict[str, Callable[[], Any]] = {
     each.__name__: each
     for each in (
         *(serves, asks, of_services, of_a_server, within),
-        *(in_a_container, without_rights, of_the_agent, unattributed),
+        *(in_a_container, without_rights, of_the_agent, unattributed, reports),
     )
 }
 
@@ -218,6 +249,15 @@ def test_a_container_that_is_asked_is_busy(told: Callable[[str], Any]) -> None:
 
     assert says(found) == ["unknown", "busy"]
     assert found[1]["owner"]["pid"] == found[-1]["pid"]
+
+
+def test_a_machine_that_reports_between_two_looks_is_seen(told: Callable[[str], Any]) -> None:
+    """Whoever closes first; a probe that brings nothing is nobody's."""
+    probe, *reported = map(says, told("reports"))
+
+    assert set(probe[1:]) == {"idle"}
+    for found in reported:
+        assert (found.count("busy"), found[-1]) == (1, "occupied")
 
 
 def test_an_agent_without_rights_knows_the_control_group(told: Callable[[str], Any]) -> None:

@@ -40,6 +40,8 @@ for line in sys.stdin:
         left = int(rest[0])
         while left:
             left -= len(ends[-1].recv(min(left, 65536)))
+    elif word == "close":
+        ends.pop().close()
     elif word == "become":
         os.setuid(int(rest[0]))
     print(answer, flush=True)

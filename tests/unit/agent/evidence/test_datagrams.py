@@ -97,7 +97,7 @@ def place(card: Path, index: str, link: str, event: str, more: tuple[str, ...]) 
     ("card", "ports", "counts"),
     [
         ("bridge", (VETH,), 0),
-        ("bridge", (VETH, TAP), 0),
+        ("bridge", (VETH, TAP), 1),
         ("bridge", (VETH, CARD), 1),
         ("bridge", (VETH, VXLAN), 1),
         (VETH, (), 0),
@@ -107,7 +107,7 @@ def place(card: Path, index: str, link: str, event: str, more: tuple[str, ...]) 
         (SWITCH, (), 1),
         (None, (), 1),
     ],
-    ids=["containers", "machines", "network", "overlay", "veth", "card", "vxlan", "vpn", "openvswitch", "unseen"],
+    ids=["containers", "bridged vpn", "network", "overlay", "veth", "card", "vxlan", "vpn", "openvswitch", "unseen"],
 )
 def test_a_container_of_this_host_is_no_other_machine(
     host: Roots, card: object, ports: tuple[tuple[str, str, str, tuple[str, ...]], ...], counts: int

@@ -1,6 +1,7 @@
 """agent/evidence/sock_diag.py: the kernel's answer and its tables are about the same sockets."""
 
 import os
+import select
 import socket
 from collections.abc import Iterator
 from contextlib import ExitStack
@@ -11,7 +12,7 @@ import pytest
 
 from gpuwatch.agent.evidence import sock_diag
 from gpuwatch.agent.evidence.base import Roots, UnseenError
-from gpuwatch.agent.evidence.sock_diag import Sock, read_sockets
+from gpuwatch.agent.evidence.sock_diag import Ended, Sock, read_sockets
 from tests.support.fakes.host import FolderHost
 
 needs_sock_diag = pytest.mark.skipif(sock_diag._from_kernel() is None, reason="this kernel does not offer sock_diag")
@@ -125,3 +126,55 @@ def test_more_sockets_than_can_rightly_be_are_unseen(
 
     with pytest.raises(UnseenError, match="more than 1 TCP sockets"):
         read_sockets(Roots())
+
+
+def _one_ends(number: int, at: str = "127.0.0.2") -> None:
+    """A connection from 127.0.0.1 to an address of loopback brings so many bytes, and ends."""
+    with socket.create_server((at, 0)) as listener, socket.create_connection(listener.getsockname()) as client:
+        server, _ = listener.accept()
+        with server:
+            client.sendall(b"x" * number)
+            client.shutdown(socket.SHUT_WR)
+            while server.recv(1 << 16):
+                pass
+
+
+def _told(ended: Ended, number: int) -> list[Sock]:
+    """What the kernel has told of connections, once it is so many ends."""
+    found = list[Sock]()
+    while len(found) < number:
+        found += [each for each in ended._take() if each.remote[1]]
+        if len(found) < number:
+            assert ended._told is not None
+            assert select.select([ended._told], [], [], 60)[0]
+    return found
+
+
+@needs_sock_diag
+def test_the_end_of_a_connection_is_told_with_all_that_it_moved() -> None:
+    """Both ends of one between two addresses; none of one within an address, which would crowd the others out."""
+    ended = Ended(Roots())
+    assert not list(ended._take())
+    _one_ends(3000, at="127.0.0.1")
+    _one_ends(5000)
+    found = _told(ended, 2)
+
+    assert {(each.local[0][-1], (each.received or 0) // 10) for each in found} == {(2, 500), (1, 0)}
+
+
+@needs_sock_diag
+def test_who_has_more_ends_than_the_kernel_keeps_is_not_followed_for_a_while(monkeypatch: pytest.MonkeyPatch) -> None:
+    """What it kept is read; it has no more work with it then, and tells again after that."""
+    monkeypatch.setattr("gpuwatch.agent.evidence.sock_diag._BUFFER_BYTES", 4096)
+    ended = Ended(Roots())
+    list(ended._take())
+    for _ in range(20):
+        _one_ends(1)
+    while ended._told is not None:
+        assert select.select([ended._told], [], [], 60)[0]
+        list(ended._take())
+        _one_ends(1)
+    for _ in range(20):
+        assert not list(ended._take())
+
+    assert ended._told is not None
