@@ -11,6 +11,7 @@ from apscheduler.schedulers.background import BackgroundScheduler
 from apscheduler.triggers.interval import IntervalTrigger
 
 from gpuwatch.cli.deliveries import make_budget_notices, make_notifier, make_reports
+from gpuwatch.cli.doctor.certificates import certificates_elsewhere
 from gpuwatch.cli.parts import assemble_parts, cloud_of
 from gpuwatch.cli.render import round_line
 from gpuwatch.clouds import CloudError
@@ -33,7 +34,6 @@ from gpuwatch.runtime.network_errors import not_listening
 from gpuwatch.runtime.scheduler import SteadyScheduler, schedule_collections
 from gpuwatch.runtime.secrets import secrets_named, warn_of_open
 from gpuwatch.runtime.systemd import SignalWaiter, Watchdog, notify, notify_reloading
-from gpuwatch.runtime.x509 import authorities_named
 
 log = logging.getLogger(__name__)
 
@@ -144,7 +144,7 @@ def observers_of(settings: Settings, parts: LiveParts) -> Observers:
         signals=settings.signals,
         cost=settings.cost,
         link_key_file=settings.notify.link_key_file,
-        believed=authorities_named(settings.notify, "notify"),
+        believed=certificates_elsewhere(settings),
     )
 
 

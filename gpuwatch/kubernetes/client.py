@@ -9,7 +9,7 @@ from urllib.parse import urlencode
 
 import msgspec
 
-from gpuwatch.clouds.errors import CloudError, CloudUnavailableError
+from gpuwatch.clouds.errors import AuthFailedError, CloudError, CloudUnavailableError
 from gpuwatch.clouds.permit import Permit
 from gpuwatch.clouds.sending import sending
 from gpuwatch.kubernetes.credentials import own_pod
@@ -19,8 +19,10 @@ from gpuwatch.kubernetes.objects import Page
 from gpuwatch.kubernetes.settings import KubernetesSettings
 from gpuwatch.kubernetes.unreadable import decode_whole
 from gpuwatch.kubernetes.wire import Stream, Wire
+from gpuwatch.runtime.certificates import Validity, Watched
 from gpuwatch.runtime.clock import Clock
 from gpuwatch.runtime.reloading_file import ReloadingFile
+from gpuwatch.runtime.x509 import validities_in
 
 T = TypeVar("T")
 
@@ -189,6 +191,25 @@ def _login(settings: KubernetesSettings) -> Login:
     if settings.kubeconfig is not None:
         return from_kubeconfig(Path(settings.kubeconfig), settings.context)
     return in_cluster()
+
+
+def certificates_of(settings: KubernetesSettings, section: str) -> Watched:
+    """The cluster's authority and our certificate there, by the words of a kubeconfig."""
+    key = f"{section}.in_cluster" if settings.kubeconfig is None else f"{section}.kubeconfig"
+
+    def read() -> dict[str, list[Validity]]:
+        try:
+            login = _login(settings)
+        except AuthFailedError as error:
+            raise ValueError(str(error)) from error
+        parts = (("certificate-authority", login.ca, None), ("client-certificate", login.certificate, 1))
+        return {f"{key} ({name})": validities_in(pem)[:most] for name, pem, most in parts if pem is not None}
+
+    try:
+        paths = _login(settings).files
+    except AuthFailedError:
+        paths = () if settings.kubeconfig is None else (Path(settings.kubeconfig).expanduser(),)
+    return Watched(paths, read)
 
 
 def _target(path: str, query: Mapping[str, str]) -> str:

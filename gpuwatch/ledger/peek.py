@@ -1,8 +1,10 @@
 """A look at a ledger that leaves no trace: not even the files that SQLite makes for readers."""
 
 import os
-from collections.abc import Collection
+from collections.abc import Collection, Iterator
 from dataclasses import dataclass
+from functools import partial
+from pathlib import Path
 
 from sqlalchemy import select
 
@@ -14,7 +16,9 @@ from gpuwatch.ledger.settings import LedgerSettings
 from gpuwatch.ledger.sqlite import SqliteStore
 from gpuwatch.ledger.store import Store
 from gpuwatch.ledger.tables import HEAD, SCHEMA_VERSION
+from gpuwatch.runtime.certificates import Validity, Watched
 from gpuwatch.runtime.installed import install_command
+from gpuwatch.runtime.x509 import validities_of
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -60,6 +64,23 @@ def glance(settings: LedgerSettings, decisions: Collection[str] = ()) -> Glance:
         doubt=store.doubt,
         foreign=foreign,
     )
+
+
+def certificates_of(settings: LedgerSettings) -> Iterator[Watched]:
+    """The files with certificates that the URL of a PostgreSQL ledger names, or libpq's variables."""
+    try:
+        named = {} if settings.file is not None else conninfo(settings)
+    except (LedgerError, ImportError):
+        return  # the ledger itself says so
+    key = "ledger.url" if settings.url_file is None else "ledger.url_file"
+    for name, most in (("sslrootcert", None), ("sslcert", 1)):
+        file = named.get(name) or os.environ.get(f"PG{name.upper()}")
+        if named and file and file != "system":
+            yield Watched((Path(file),), partial(_validities, f"{key} ({name})", Path(file), most))
+
+
+def _validities(name: str, file: Path, most: int | None) -> dict[str, list[Validity]]:
+    return {name: validities_of(file)[:most]}
 
 
 def plain(settings: LedgerSettings) -> str | None:

@@ -10,7 +10,9 @@ import ssl
 from collections.abc import Callable, Collection, Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, field, replace
 from datetime import UTC, datetime
+from functools import partial
 from ipaddress import ip_address
+from pathlib import Path
 from typing import Any
 
 from gpuwatch.runtime.clock import Clock
@@ -82,6 +84,14 @@ def _few(names: Sequence[str]) -> str:
 Read = Callable[[TlsFiles], Mapping[str, Sequence[Validity]]]
 
 
+@dataclass(frozen=True, slots=True)
+class Watched:
+    """Certificates by the names of their settings: files, and who reads them. OSError or ValueError: unusable."""
+
+    paths: tuple[Path, ...]
+    read: Callable[[], Mapping[str, Sequence[Validity]]]
+
+
 class Ends:
     """When the certificates end that are in force, by the settings that name their files.
 
@@ -89,13 +99,13 @@ class Ends:
     which log the errors. The log says once of each that is not valid at the time of asking.
     """
 
-    def __init__(self, files: Iterable[TlsFiles], read: Read, clock: Clock) -> None:
-        """Read them a first time."""
-        self._files = tuple(each for each in files if each.paths)
-        self._read = read
+    def __init__(self, files: Iterable[TlsFiles | Watched], read: Read, clock: Clock) -> None:
+        """Read them a first time; `read` reads those that name no reader of their own."""
+        watched = (Watched(each.paths, partial(read, each)) if isinstance(each, TlsFiles) else each for each in files)
+        self._files = tuple(each for each in watched if each.paths)
         self._clock = clock
-        self._seen: dict[TlsFiles, object] = {}
-        self._found: dict[TlsFiles, Mapping[str, Sequence[Validity]]] = {}
+        self._seen: dict[Watched, object] = {}
+        self._found: dict[Watched, Mapping[str, Sequence[Validity]]] = {}
         self._told: dict[str, str | None] = {}
         list(self.by_setting())
 
@@ -106,19 +116,19 @@ class Ends:
             if self._seen.get(files) != seen:
                 self._seen[files] = seen
                 with contextlib.suppress(OSError, ValueError):
-                    self._found[files] = self._read(files)
+                    self._found[files] = files.read()
             for name, several in self._found.get(files, {}).items():
                 self._tell(files, name, several)
                 yield name, min(each.end for each in several)
 
-    def _tell(self, files: TlsFiles, name: str, several: Sequence[Validity]) -> None:
+    def _tell(self, files: Watched, name: str, several: Sequence[Validity]) -> None:
         """Log what is not valid now; of a list of authorities, where none is."""
         wrong = [each.wrong(self._clock.now()) for each in several]
         why = None if None in wrong else wrong[0]
         if why != self._told.get(name):
             self._told[name] = why
             if why is not None:
-                path = files.certificate if name.endswith(".tls_certificate") else files.ca
+                path = files.paths[0 if name.endswith(".tls_certificate") else -1]
                 _LOG.warning("%s: %s is not valid: %s; %s", name, path, why, RENEW)
 
 

@@ -35,10 +35,14 @@ def authorities_named(settings: object, section: str) -> list[TlsFiles]:
 
 
 def validities_of(path: Path) -> list[Validity]:
-    """Of each certificate in a file, at least one.
+    """Of each certificate in a file, at least one; raises as `validities_in`, and OSError."""
+    return validities_in(path.read_bytes())
+
+
+def validities_in(text: bytes) -> list[Validity]:
+    """Of each certificate in a text, at least one.
 
     Raises:
-        OSError: the file cannot be read.
         ValueError: it holds no certificate in PEM, or this host lacks the package.
 
     """
@@ -50,7 +54,7 @@ def validities_of(path: Path) -> list[Validity]:
         why = f"certificates cannot be read without the package cryptography: {install_command('controller')}"
         raise ValueError(why) from error
     try:
-        found = x509.load_pem_x509_certificates(path.read_bytes())
+        found = x509.load_pem_x509_certificates(text)
     except ValueError as error:
         raise ValueError("it holds no certificate in PEM") from error
     return [

@@ -1,15 +1,20 @@
 """Certificates that the settings name: how long they are good for; and who can read the files that hold secrets."""
 
 from collections.abc import Collection, Iterator, Mapping
+from contextlib import suppress
 from dataclasses import replace
 from datetime import datetime, timedelta
 from pathlib import Path
+from typing import TYPE_CHECKING
 
 from gpuwatch.cli.doctor.report import Finding, fine, make_finding
-from gpuwatch.runtime.certificates import Read, Validity
+from gpuwatch.runtime.certificates import Read, Validity, Watched
 from gpuwatch.runtime.clock import Clock
 from gpuwatch.runtime.secrets import is_reference, open_to_all, read_secret
 from gpuwatch.runtime.tls import TlsFiles
+
+if TYPE_CHECKING:
+    from gpuwatch.config.settings import Settings
 
 SOON = timedelta(days=30)
 LONGEST = timedelta(days=90)
@@ -36,6 +41,28 @@ def certificates(files: TlsFiles, clock: Clock, read: Read, hosts: Collection[st
             why = None if each is believed or hosts is None else validity.not_of(hosts)
             if why is not None:
                 yield make_finding("certificate.names", where, why)
+
+
+def certificates_elsewhere(settings: "Settings") -> list[TlsFiles | Watched]:
+    """The certificates that a controller uses besides those of agents, page and Prometheus."""
+    from gpuwatch.ledger.peek import certificates_of as of_ledger
+    from gpuwatch.runtime.x509 import authorities_named
+
+    found: list[TlsFiles | Watched] = [*authorities_named(settings.notify, "notify"), *of_ledger(settings.ledger)]
+    if settings.named_clusters:
+        from gpuwatch.kubernetes.client import certificates_of as of_cluster
+
+        for name, cluster in settings.named_clusters.items():
+            found.append(of_cluster(cluster, f"kubernetes.{name}" if settings.clusters else "kubernetes"))
+    return found
+
+
+def judge_watched(each: Watched, clock: Clock) -> Iterator[Finding]:
+    """Those of Kubernetes and PostgreSQL; the checks that ask these report a file that cannot be read."""
+    with suppress(OSError, ValueError):
+        for name, validities in each.read().items():
+            first = min(validities, key=lambda one: one.end)
+            yield from _judge_dates(f"{name}: {each.paths[0]}", first, clock.now(), ours=False)
 
 
 def secrets(files: Mapping[str, str | None]) -> Iterator[Finding]:

@@ -11,7 +11,8 @@ from gpuwatch.controller.join.settings import SECRETS
 from gpuwatch.controller.observe.credentials import files_of
 from gpuwatch.runtime.http.auth import files_of as door_files
 from gpuwatch.runtime.secrets import secrets_named
-from gpuwatch.runtime.x509 import authorities_named, by_x509
+from gpuwatch.runtime.tls import TlsFiles
+from gpuwatch.runtime.x509 import by_x509
 
 _CLOUD_SECONDS = 90.0  # a large fleet is listed page by page, and every check but the first waits for it
 
@@ -27,8 +28,11 @@ def identity(case: ControllerCase) -> Iterator[Finding]:
     door, agents, promql = case.settings.controller, case.settings.signals, case.settings.signals.promql
     hosts = {socket.gethostname(), door.host, *door.allowed_hosts}
     yield from certificates.certificates(door_files(door, "controller"), case.clock, by_x509, hosts)
-    for files in (files_of(agents), files_of(promql), *authorities_named(case.settings.notify, "notify")):
-        yield from certificates.certificates(files, case.clock, by_x509)
+    for files in (files_of(agents), files_of(promql), *certificates.certificates_elsewhere(case.settings)):
+        if isinstance(files, TlsFiles):
+            yield from certificates.certificates(files, case.clock, by_x509)
+        else:
+            yield from certificates.judge_watched(files, case.clock)
     keys = secrets_named(case.settings)
     if door.join.host is not None:
         keys |= {f"controller.join.folder, {name}": str(door.join.file(name)) for name in SECRETS}

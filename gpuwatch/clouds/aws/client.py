@@ -147,7 +147,7 @@ class ClientPool:
             if service not in self._clients:
                 answers = self._session._session.get_component("response_parser_factory")  # noqa: SLF001  as in `_renew`
                 answers.set_parser_defaults(timestamp_parser=parse_time)
-                with asking("the client", service=service.upper()):  # it looks for credentials at once
+                with asking("credentials", service=service.upper()):  # it looks for credentials at once
                     client = self._create(service, **self._options)
                 client.meta.events.register_first("request-created", self._before_each_attempt)
                 client.meta.events.register("before-send", self._keep_request)

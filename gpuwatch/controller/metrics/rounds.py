@@ -269,7 +269,8 @@ FAMILIES = (
         CERTIFICATE.removeprefix("gpuwatch_"),
         ("setting",),
         CERTIFICATE_HELP,
-        "the files of tls_certificate, tls_client_ca and tls_ca in controller, signals, signals.promql and notify",
+        "tls_certificate, tls_client_ca and tls_ca of controller, signals, signals.promql and notify; the login of "
+        "Kubernetes; sslrootcert and sslcert of the ledger's URL",
         _certificates,
     ),
 )

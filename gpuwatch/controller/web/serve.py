@@ -25,7 +25,7 @@ from gpuwatch.model.fleet import Fleet, Node, NodeState
 from gpuwatch.money.accounting.settings import CostSettings
 from gpuwatch.money.blocked.blocked import blocked_money
 from gpuwatch.money.blocked.text import observed_line
-from gpuwatch.runtime.certificates import Ends
+from gpuwatch.runtime.certificates import Ends, Watched
 from gpuwatch.runtime.clock import Clock
 from gpuwatch.runtime.http.address import host_and_port
 from gpuwatch.runtime.http.auth import files_of, make_auth
@@ -142,9 +142,9 @@ def make_observers(  # noqa: PLR0913  what it shows, and the settings of that
     signals: ObserveSettings,
     cost: CostSettings,
     link_key_file: str | None = None,
-    believed: Iterable[TlsFiles] = (),
+    believed: Iterable[TlsFiles | Watched] = (),
 ) -> Observers:
-    """Metrics, page and API of a controller, before its first round; `believed` are authorities of other settings."""
+    """Metrics, page and API of a controller, before its first round; `believed` are certificates of other settings."""
     state = State(
         fleet=fleet,
         interval_seconds=parts.interval_seconds,

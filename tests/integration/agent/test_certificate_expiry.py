@@ -1,5 +1,6 @@
 """When certificates end: what agents and controllers tell of those that they show and believe."""
 
+import base64
 import os
 import re
 import socket
@@ -9,9 +10,11 @@ from collections.abc import Callable
 from dataclasses import replace
 from datetime import UTC, datetime, timedelta
 from pathlib import Path
+from typing import Any
 
 import pytest
 import trustme
+import yaml
 from cryptography import x509
 from cryptography.hazmat.primitives import hashes, serialization
 from cryptography.hazmat.primitives.asymmetric import ec
@@ -20,6 +23,8 @@ from prometheus_client.parser import text_string_to_metric_families as parse
 from gpuwatch.agent.certificate import certificate_ends
 from gpuwatch.agent.settings import AgentSettings
 from gpuwatch.cli.controller import observers_of
+from gpuwatch.cli.doctor.certificates import certificates_elsewhere
+from gpuwatch.config import load
 from gpuwatch.config.settings import Settings
 from gpuwatch.controller.observe.settings import ObserveSettings, PromqlSettings
 from gpuwatch.controller.web.settings import ControllerSettings
@@ -279,3 +284,41 @@ def test_a_controller_tells_those_that_it_shows_to_browsers_agents_and_prometheu
         "signals.promql.tls_certificate": LATER.timestamp(),
         "signals.promql.tls_ca": validities_of(authority.ca)[0].end.timestamp(),
     }
+
+
+def test_the_certificates_of_kubernetes_and_of_the_ledger_are_told(tmp_path: Path) -> None:
+    """Of a kubeconfig the used context's, as data or as files; of PostgreSQL's URL those that libpq is given."""
+    authority = Authority(tmp_path)
+    issued = authority.issue("client", until=SOON)
+    data = base64.b64encode(issued.certificate.read_bytes()).decode()
+    kubeconfig: dict[str, Any] = {
+        "current-context": "ours",
+        "contexts": [{"name": "ours", "context": {"cluster": "a", "user": "us"}}],
+        "clusters": [
+            {"name": "a", "cluster": {"server": "https://127.0.0.1:6443", "certificate-authority": str(authority.ca)}}
+        ],
+        "users": [
+            {"name": "us", "user": {"client-certificate-data": data, "client-key": str(issued.key)}},
+            {"name": "nobody", "user": {"client-certificate-data": "bm9uZQ=="}},
+        ],
+    }
+    (tmp_path / "kubeconfig").write_text(yaml.safe_dump(kubeconfig))
+    url = f"postgresql://us@db.internal/gpuwatch?sslrootcert={authority.ca}&sslcert={issued.certificate}"
+    (tmp_path / "gpuwatch.yaml").write_text(
+        f"kubernetes: {{kubeconfig: {tmp_path / 'kubeconfig'}}}\nledger: {{url: '{url}'}}\n"
+    )
+    settings = load(tmp_path / "gpuwatch.yaml", {})
+    ends = Ends(certificates_elsewhere(settings), by_x509, ManualClock(NOW))
+
+    told = dict(ends.by_setting())
+
+    assert {name for name, end in told.items() if end == SOON} == {
+        "kubernetes.kubeconfig (client-certificate)",
+        "ledger.url (sslcert)",
+    }
+    assert told.keys() >= {"kubernetes.kubeconfig (certificate-authority)", "ledger.url (sslrootcert)"}
+    kubeconfig["users"][0]["user"]["client-certificate-data"] = base64.b64encode(authority.ca.read_bytes()).decode()
+    (tmp_path / "kubeconfig").write_text(yaml.safe_dump(kubeconfig))
+    assert dict(ends.by_setting())["kubernetes.kubeconfig (client-certificate)"] > SOON
+    settings = replace(settings, kubernetes=replace(settings.kubernetes, kubeconfig=str(tmp_path / "missing")))
+    assert list(Ends(certificates_elsewhere(settings)[-1:], by_x509, ManualClock(NOW)).by_setting()) == []
