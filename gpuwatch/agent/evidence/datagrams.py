@@ -141,23 +141,16 @@ def _has_containers_alone(card: Path) -> bool:
     Any other card without hardware may lead to other machines: an overlay, a tap of a VPN, a bridge of Open vSwitch. A
     tap of a virtual machine looks as one of a VPN does; the machine occupies the node by itself.
     """
+    return all(map(is_veth, card.glob("lower_*"))) if (card / "bridge").is_dir() else is_veth(card)
+
+
+def is_veth(card: Path) -> bool:
+    """Whether its other end is another card, mostly of another network namespace, and no hardware lies below."""
     with suppress(OSError):
-        if (card / "bridge").is_dir():
-            return all(map(_is_veth, card.glob("lower_*")))
-        return _is_veth(card)
+        index, other = ((card / name).read_text().strip() for name in ("ifindex", "iflink"))
+        below = (card / "device").exists() or any(card.glob("lower_*")) or "DEVTYPE=" in (card / "uevent").read_text()
+        return other not in {"0", index} and not below
     return False
-
-
-def _is_veth(card: Path) -> bool:
-    """Whether its other end is another card, mostly of another network namespace, and no hardware lies below.
-
-    Raises:
-        OSError: it is not to be seen.
-
-    """
-    index, other = ((card / name).read_text().strip() for name in ("ifindex", "iflink"))
-    below = (card / "device").exists() or any(card.glob("lower_*")) or "DEVTYPE=" in (card / "uevent").read_text()
-    return other not in {"0", index} and not below
 
 
 def flows(table: bytes) -> Iterator[tuple[str, str, tuple[int, int], bool]]:

@@ -7,15 +7,18 @@ and the like show the same bytes again, or bytes that never left memory.
 
 Packets that the machine forwards for others count as well: a VPN gateway or a router has no process and no connection
 that shows them. A few occupy the machine for four hours, and for as long as they are a few in the mean since the
-boot: people reach something through it, and are silent now.
+boot: people reach something through it, and are silent now. So do frames that a bridge passes between two cards which
+lead elsewhere (a VPN of Ethernet), as many as go both ways: what is meant for all goes one way.
 """
 
 import os
 import re
 from dataclasses import replace
+from itertools import combinations
 from pathlib import Path
 
 from gpuwatch.agent.evidence.base import Moment, Roots, UnseenError, make_finding, several
+from gpuwatch.agent.evidence.datagrams import is_veth
 from gpuwatch.agent.evidence.files import list_paths, read_small
 from gpuwatch.agent.evidence.rate import Rate
 from gpuwatch.agent.evidence.settings import CpuSettings, DiskSettings, NetworkSettings
@@ -189,10 +192,21 @@ def _real(folder: Path) -> frozenset[str]:
 
 
 def forwarded_packets(roots: Roots) -> int | None:
-    """Packets that were forwarded since the boot, IPv4 and IPv6; None where the kernel does not say."""
+    """Packets and frames that were forwarded since the boot; None where the kernel does not say."""
     counted = [_of_ipv4(roots.proc / "net/snmp"), _of_ipv6(roots.proc / "net/snmp6")]
     known = [each for each in counted if each is not None]
-    return sum(known) if known else None
+    return sum(known) + sum(map(_of_bridge, list_paths(roots.sys / "class/net"))) if known else None
+
+
+def _of_bridge(card: Path) -> int:
+    """Frames that passed both ways between the two busiest ports of a bridge that are no container's."""
+    if not (card / "bridge").is_dir():
+        return 0
+    ports = [port for port in list_paths(card) if port.name.startswith("lower_") and not is_veth(port)]
+    moved = [
+        [_number(_text(port / f"statistics/{way}_packets").strip()) or 0 for way in ("rx", "tx")] for port in ports
+    ]
+    return max((2 * min(*one, *other) for one, other in combinations(moved, 2)), default=0)
 
 
 def for_others(now: Moment) -> bool:

@@ -23,6 +23,15 @@ class Gateway:
         self.host.write("proc/net/dev", "a\nb\n ens5: 0 0 0 0 0 0 0 0 0 0\n")
         self.network = Network(NetworkSettings(), self.host.roots)
 
+    def bridge(self, **passed: tuple[int, int]) -> None:
+        """A bridge, whose ports have received and sent so many frames; those named veth lead to containers."""
+        for name, (received, sent) in {"br0/bridge/id": (0, 0), **passed}.items():
+            port = f"sys/class/net/br0/lower_{name}" if "/" not in name else f"sys/class/net/{name}"
+            for file, value in (("rx_packets", received), ("tx_packets", sent)):
+                self.host.write(f"{port}/statistics/{file}", f"{value}\n")
+            for file, text in (("ifindex", "7"), ("iflink", "2" if name.startswith("veth") else "7"), ("uevent", "")):
+                self.host.write(f"{port}/{file}", f"{text}\n")
+
     def after(self, packets: int, of_ipv6: int = 0) -> Evidence:
         """What it says a minute later."""
         self.host.write("proc/net/snmp", f"Ip: Forwarding ForwDatagrams InDiscards\nIp: 1 {packets} 0\nIcmp: x\n")
@@ -77,6 +86,29 @@ def test_a_silent_gateway_occupies_its_machine_for_four_hours(tmp_path: Path) ->
     assert (late.says, late.note) == (State.OCCUPIED, "forwards packets between other machines, or did lately")
     gateway.host.pass_time(120)
     assert gateway.after(600).says is State.IDLE
+
+
+@pytest.mark.parametrize(
+    ("ports", "says"),
+    [
+        ({"tap0": (900, 700), "vxlan7": (700, 900)}, State.BUSY),
+        ({"tap0": (12, 30), "ens5": (90_000, 80_000)}, State.OCCUPIED),
+        ({"tap0": (0, 9_000), "ens5": (90_000, 80_000)}, State.IDLE),
+        ({"veth1": (900, 900), "ens5": (90_000, 80_000)}, State.IDLE),
+        ({"ens5": (90_000, 80_000)}, State.IDLE),
+    ],
+    ids=["two sites", "a little", "to all", "container", "alone"],
+)
+def test_frames_that_a_bridge_passes_on_are_forwarded(
+    tmp_path: Path, ports: dict[str, tuple[int, int]], says: State
+) -> None:
+    """A VPN of Ethernet joins networks, and no packet shows it; what is meant for all machines only goes one way."""
+    gateway = Gateway(tmp_path)
+    gateway.bridge(**dict.fromkeys(ports, (0, 0)))
+    gateway.after(0)
+    gateway.bridge(**ports)
+
+    assert gateway.after(0).says is says
 
 
 def test_what_containers_send_is_forwarded_too(tmp_path: Path) -> None:
