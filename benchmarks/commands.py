@@ -1,12 +1,15 @@
 """Figures of the command line: what a person's command costs, in seconds of CPU, each beside a bare interpreter.
 
-`status` makes its own round, of 1,000 machines of the tests' AWS whose agents give no answer.
+`status` shows 1,000 machines of the tests' AWS whose agents give no answer: a controller's last round, and a look
+of its own.
 """
 
 import os
 import subprocess
 import sys
+import threading
 from collections.abc import Iterator, Mapping
+from contextlib import contextmanager
 from pathlib import Path
 from resource import RUSAGE_CHILDREN, getrusage
 from tempfile import TemporaryDirectory
@@ -26,13 +29,31 @@ def measure() -> Iterator[Figure]:
     with TemporaryDirectory() as folder, SITES["aws"](Path(folder), _MACHINES) as site:
         file = Path(folder) / "gpuwatch.yaml"
         file.write_text(yaml.safe_dump({"fleet": FLEET, "cloud": dict(site.settings)}))
-        command = (*_GPUWATCH, "--config", str(file), "status")
-        environment = environment_of(site) | {"GPUWATCH_LEDGER__PATH": f"{folder}/ledger.db"}
-        yield _figure(f"gpuwatch status, {_MACHINES:,} machines", command, "import boto3", environment, at_most=0.6)
+        command, name = (*_GPUWATCH, "--config", str(file), "status"), f"gpuwatch status, {_MACHINES:,} machines"
+        environment = environment_of(site) | {
+            "GPUWATCH_LEDGER__PATH": f"{folder}/ledger.db",
+            "GPUWATCH_CONTROLLER__PORT": "0",
+        }
+        with _controller(file, environment):
+            yield _figure(f"{name}, next to a controller", command, "import click", environment, at_most=0.6)
+        yield _figure(f"{name}, by itself", command, "import boto3", environment)
+
+
+@contextmanager
+def _controller(file: Path, environment: Mapping[str, str]) -> Iterator[None]:
+    """One that has ended its first round."""
+    words = (sys.executable, *_GPUWATCH, "--config", str(file), "controller")
+    with subprocess.Popen(words, env=environment, stderr=subprocess.PIPE, text=True) as running:
+        try:
+            next(line for line in running.stderr or () if "Round: " in line)
+            threading.Thread(target=(running.stderr or sys.stdin).read, daemon=True).start()
+            yield
+        finally:
+            running.terminate()
 
 
 def _figure(
-    name: str, command: tuple[str, ...], floor: str, environment: Mapping[str, str], *, at_most: float
+    name: str, command: tuple[str, ...], floor: str, environment: Mapping[str, str], *, at_most: float | None = None
 ) -> Figure:
     pairs = [(_cpu_seconds(command, environment), _cpu_seconds(("-c", floor), environment)) for _ in range(_RUNS + 1)]
     runs, floor_runs = zip(*pairs[1:], strict=True)  # the first compiles what it imports

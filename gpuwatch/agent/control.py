@@ -4,22 +4,21 @@ A reset, a MIG change or a driver upgrade needs a GPU that no process holds open
 that starts reads the GPUs. The kernel names the client (SO_PEERCRED), so names cannot be invented.
 """
 
-import contextlib
 import logging
 import os
 import pwd
 import socket
 import struct
-import threading
 from collections.abc import Callable, Mapping
 from pathlib import Path
-from socketserver import BaseRequestHandler, UnixStreamServer
+from socketserver import BaseRequestHandler
 
 import msgspec
 
 from gpuwatch.agent.probe.supervisor import ProbeSupervisor
 from gpuwatch.runtime.clock import Clock
 from gpuwatch.runtime.printable import legible
+from gpuwatch.runtime.unix_socket import UnixServer
 
 _LOG = logging.getLogger(__name__)
 
@@ -49,8 +48,8 @@ class Answer(msgspec.Struct, frozen=True, kw_only=True):
 Command = Callable[[str, str], Answer]  # given who asks and why
 
 
-class ControlServer(UnixStreamServer):
-    """Executes one order after the other, in a thread of its own."""
+class ControlServer(UnixServer):
+    """Executes one order after the other."""
 
     def __init__(self, path: Path, commands: Mapping[str, Command]) -> None:
         """Listen at `path`, mode 0660; what a dead agent left there is replaced.
@@ -60,33 +59,8 @@ class ControlServer(UnixStreamServer):
 
         """
         self.commands = dict(commands)
-        self._path = path
         path.parent.mkdir(parents=True, exist_ok=True)
-        _clear(path)
-        super().__init__(str(path), _Handler)
-        self._made = path.stat().st_ino
-
-    def server_bind(self) -> None:
-        """Bind, with the right permissions from the first moment."""
-        super().server_bind()
-        self._path.chmod(_MODE)
-
-    def start(self) -> None:
-        """Accept orders from now on."""
-        threading.Thread(target=self.serve_forever, kwargs={"poll_interval": 0.5}, name="control", daemon=True).start()
-
-    def close(self) -> None:
-        """Accept no more orders and remove the socket."""
-        self.shutdown()
-        self.server_close()
-        with contextlib.suppress(OSError):
-            if self._path.stat().st_ino == self._made:
-                self._path.unlink()
-
-    def handle_error(self, request: object, client_address: object) -> None:
-        """Ignore a client that went away."""
-        del request, client_address
-        _LOG.debug("an order broke off", exc_info=True)
+        super().__init__(path, _Handler, mode=_MODE, whose="agent")
 
 
 class _Handler(BaseRequestHandler):
@@ -159,20 +133,6 @@ def order(path: Path, verb: str, reason: str = "") -> Answer:
             raise OSError(f"no agent listens at {path} ({error.strerror or error}); {remedy}") from error
         agent.sendall(msgspec.json.encode(asked))
         return msgspec.json.decode(b"".join(iter(lambda: agent.recv(65536), b"")), type=Answer)
-
-
-def _clear(path: Path) -> None:
-    """Remove a socket without a listener."""
-    if not path.is_socket():
-        return
-    with socket.socket(socket.AF_UNIX, socket.SOCK_STREAM) as probe:
-        probe.settimeout(_PATIENCE_SECONDS)
-        try:
-            probe.connect(str(path))
-        except ConnectionRefusedError:
-            path.unlink()
-        else:
-            raise OSError("another agent listens there")
 
 
 def _who(connection: socket.socket, behalf: str) -> str:

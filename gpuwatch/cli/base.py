@@ -5,7 +5,7 @@ import math
 import os
 import sys
 import threading
-from collections.abc import Iterable, Iterator
+from collections.abc import Collection, Iterable, Iterator
 from contextlib import contextmanager
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
@@ -294,19 +294,18 @@ def a_plan(path: Path | None) -> Iterator[tuple["LiveParts", "Round"]]:
             yield parts, done
 
 
-def refuse_unknown_pools(asked: Iterable[str], parts: "LiveParts", done: "Round") -> None:
-    """A misspelt pool would look like one without nodes.
+def refuse_unknown_pools(asked: Iterable[str], known: Collection[str]) -> None:
+    """A misspelt pool would look like one without nodes. `known` are those of the settings and of all nodes.
 
     Raises:
-        click.UsageError: neither the settings nor a node name such a pool.
+        click.UsageError: there is no such pool.
 
     """
     from gpuwatch.model.slips import meant_name
 
-    known = sorted({*parts.rules.known, *done.observation.fleet.pools})
     for pool in asked:
         if pool not in known:
-            raise click.UsageError(f"--pool {pool!r}: there is no such pool. {meant_name(pool, known)}")
+            raise click.UsageError(f"--pool {pool!r}: there is no such pool. {meant_name(pool, set(known))}")
 
 
 @contextmanager
@@ -351,8 +350,7 @@ def settings_of(path: Path | None) -> "Settings":
 
 def say_if_unconfigured(path: Path | None) -> None:
     """Say on stderr that nothing is configured: with credentials around, the defaults look like somebody's choice."""
-    from gpuwatch.config.agent_alone import DEFAULT_PATH, FILE_VARIABLE, default_path
-    from gpuwatch.config.keys import PREFIX
+    from gpuwatch.config.chosen_file import DEFAULT_PATH, FILE_VARIABLE, PREFIX, default_path
     from gpuwatch.runtime.program import VARIABLE
 
     given = any(name.startswith(PREFIX) and name not in {FILE_VARIABLE, VARIABLE} for name in os.environ)
@@ -367,7 +365,7 @@ def say_if_unconfigured(path: Path | None) -> None:
 
 def show_money_as_in(path: Path | None) -> None:
     """Show money in the currency of the settings, where there are any; for commands that need none."""
-    from gpuwatch.config.agent_alone import default_path
+    from gpuwatch.config.chosen_file import default_path
 
     if path is not None or default_path(os.environ) is not None:
         settings_of(path)

@@ -2,8 +2,9 @@
 
 import logging
 from collections.abc import Callable
-from dataclasses import replace
+from dataclasses import dataclass, replace
 from datetime import UTC
+from pathlib import Path
 from urllib.parse import urlsplit
 from zoneinfo import ZoneInfo
 
@@ -13,7 +14,9 @@ from apscheduler.triggers.interval import IntervalTrigger
 from gpuwatch.cli.deliveries import make_budget_notices, make_notifier, make_reports
 from gpuwatch.cli.doctor.certificates import certificates_elsewhere
 from gpuwatch.cli.parts import assemble_parts, cloud_of
+from gpuwatch.cli.quotas import ask_clouds
 from gpuwatch.cli.render import round_line
+from gpuwatch.cli.round_server import LastRound, RoundServer, serve_rounds
 from gpuwatch.clouds import CloudError
 from gpuwatch.config import ConfigError
 from gpuwatch.config.settings import Settings
@@ -44,15 +47,23 @@ _REPORTS_SECONDS, _READINGS_SECONDS = 60.0, 60.0
 _UNUSABLE = (CloudError, ImportError, LedgerError, PricesError)
 
 
-def run(settings: Settings, reload: Callable[[], Settings]) -> None:
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Chosen:
+    """Settings in force, with the fingerprint of what they were read from."""
+
+    settings: Settings
+    fingerprint: str
+
+
+def run(chosen: Chosen, reload: Callable[[], Chosen]) -> None:
     """Rounds until SIGTERM or SIGINT; the current round is finished first.
 
     At SIGHUP `reload` returns the settings of the next rounds. If they raise one of `_UNUSABLE`, the settings before
     them are used again.
     """
     waiter, memory = SignalWaiter(), Memory()
-    current: Settings | None = settings
-    before: Settings | None = None
+    current: Chosen | None = chosen
+    before: Chosen | None = None
     while current is not None:
         try:
             before, current = current, _rounds(current, waiter, reload, memory)
@@ -63,10 +74,9 @@ def run(settings: Settings, reload: Callable[[], Settings]) -> None:
             before, current = None, before
 
 
-def _rounds(
-    settings: Settings, waiter: SignalWaiter, reload: Callable[[], Settings], memory: Memory
-) -> Settings | None:
+def _rounds(chosen: Chosen, waiter: SignalWaiter, reload: Callable[[], Chosen], memory: Memory) -> Chosen | None:
     """Rounds under these settings until a signal: the sound settings that follow, or None at the end."""
+    settings = chosen.settings
     show_in(settings.shown_currency)
     count_in(settings.cost.scope)
     with assemble_parts(settings, read_only=False) as made:
@@ -86,6 +96,7 @@ def _rounds(
         if server is not None:
             server.start()
             log.info("Metrics and page are served at %s.", server.url)
+        asked = _serve_status(chosen, seen, parts)
         joins.start(scheduler)
         scheduler.start()
         watchdog.start()
@@ -97,13 +108,28 @@ def _rounds(
         scheduler.shutdown(wait=True)
         if server is not None:
             server.close()
+        if asked is not None:
+            asked.close()
         joins.close()
     if following is None:
         log.info("The controller has ended; its next start takes up what is open in the ledger.")
     return following
 
 
-def _following(waiter: SignalWaiter, reload: Callable[[], Settings], clock: Clock) -> Settings | None:
+def _serve_status(chosen: Chosen, seen: Observers, parts: LiveParts) -> RoundServer | None:
+    """Show the last round to `gpuwatch status` on this machine; it asks for quotas with a cloud of its own."""
+    if seen.web is None:
+        return None
+    last = LastRound(
+        state=seen.web.state,
+        parts=parts,
+        fingerprint=chosen.fingerprint,
+        ask_limits=lambda: ask_clouds(cloud_of(chosen.settings, parts.clock)),
+    )
+    return serve_rounds(Path(chosen.settings.ledger.path), last)
+
+
+def _following(waiter: SignalWaiter, reload: Callable[[], Chosen], clock: Clock) -> Chosen | None:
     """Wait for sound settings after a reload, or for the end: None. Mistakes in settings are logged."""
     while not waiter.wait():
         notify_reloading(clock)

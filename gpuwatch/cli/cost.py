@@ -284,7 +284,7 @@ def blocked(only: str | None, path: Path | None, *, as_json: bool) -> None:
         if done.trouble:
             print_text(done.trouble, err=True)
             sys.exit(1)
-        refuse_unknown_pools(() if only is None else (only,), parts, done)
+        refuse_unknown_pools(() if only is None else (only,), (*parts.rules.known, *done.observation.fleet.pools))
         found = blocked_of(done.observation, done.decisions, done.reviews, parts.rules, pool=only)
         if as_json:
             print_text(json_text("blocked", found))

@@ -40,7 +40,7 @@ DOCUMENTS = {
     "rounds": "gpuwatch.controller.order_documents:RoundsPage",
     "scan": "gpuwatch.money.scan:ScanDocument",
     "snooze": "gpuwatch.agent.evidence.snoozes:SnoozesDocument",
-    "status": "gpuwatch.controller.node_row:StatusPage",
+    "status": "gpuwatch.model.nodes_page:StatusPage",
     "top": "gpuwatch.cli.top.source:TopPage",
     "unused": "gpuwatch.money.unused:UnusedDocument",
     "version": "gpuwatch.cli.version:VersionDocument",

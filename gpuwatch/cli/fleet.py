@@ -2,6 +2,8 @@
 
 import os
 import sys
+from collections.abc import Callable
+from dataclasses import replace
 from pathlib import Path
 from typing import TYPE_CHECKING
 
@@ -17,12 +19,16 @@ from gpuwatch.cli.base import (
     log_to_stderr,
     print_text,
     refuse_unknown_pools,
+    say_if_unconfigured,
     settings_of,
 )
-from gpuwatch.runtime.json_document import json_text
+from gpuwatch.runtime.json_document import fill_document, json_text
 
 if TYPE_CHECKING:
+    from gpuwatch.cli.last_round import Looked
+    from gpuwatch.cli.status import Choice
     from gpuwatch.config.settings import Settings
+    from gpuwatch.model.nodes_page import NodesPage
 
 # Lines of `plan` by their beginnings.
 _PLANNED = {
@@ -40,17 +46,17 @@ EXPLAINED = {"    refuses": "tint.idle", "Remedy:": "bold", "What would change i
 def controller(path: Path | None) -> None:
     """Run rounds: observe, decide, and act where the mode is `enforce`."""
     with explain_errors():
-        from gpuwatch.cli.controller import run
+        from gpuwatch.cli.controller import Chosen, run
         from gpuwatch.config import load
+        from gpuwatch.config.chosen_file import fingerprint
 
-        def reread() -> "Settings":
-            settings = load(path, os.environ)
+        def chosen(read: "Callable[[], Settings]") -> Chosen:
+            known = fingerprint(path, os.environ)
+            settings = read()
             log_to_stderr(settings.log_format)
-            return settings
+            return Chosen(settings=settings, fingerprint=known)
 
-        settings = settings_of(path)
-        log_to_stderr(settings.log_format)
-        run(settings, reread)
+        run(chosen(lambda: settings_of(path)), lambda: chosen(lambda: load(path, os.environ)))
 
 
 @commands.command()
@@ -127,6 +133,9 @@ def status(
 ) -> None:
     """List the nodes: owner, cost, how each is used, what happens to it next, and why.
 
+    If a controller with the same settings runs on this machine, its last round is shown, and how old it is. Else the
+    cloud and the agents are asked.
+
     In a narrow terminal columns shrink or go; the reason stays. --json prints what GET /api/v1/nodes answers, with its
     schema and the account's quotas. The exit status is 1 if machines run and the use of none is known, or if all
     machines with a fleet are of other fleets.
@@ -134,54 +143,69 @@ def status(
     if seconds is not None:
         _watch(path, (pools, owners, states, sort), seconds, as_json=as_json)
         return
+    from gpuwatch.cli import status as listing
+
+    looked = _look_at_fleet(path)
+    refuse_unknown_pools(pools, looked.pools)
+    choice = listing.Choice(pools=pools, owners=owners, states=states, sort=sort)
+    page = choice.chosen_nodes(looked.page)
+    if as_json:
+        from gpuwatch.model.nodes_page import StatusPage
+
+        for trouble in looked.limits.troubles:
+            print_text(trouble, err=True)
+        print_text(json_text("status", fill_document(StatusPage, page, quotas=looked.limits.rows)))
+    else:
+        _print_status(looked, page, choice)
+    sys.exit(1 if listing.all_unknown(page) or looked.wrong_fleet else 0)
+
+
+def _look_at_fleet(path: Path | None) -> "Looked":
+    """The last round of the controller of these settings, if it runs here; else what a look of our own shows."""
+    from gpuwatch.cli.last_round import UnusedError, last_round
+
+    note = None
+    try:
+        if (found := last_round(path, os.environ)) is not None:
+            from gpuwatch.model.currency import show_in
+
+            show_in(found.currency)
+            say_if_unconfigured(path)
+            return found
+    except UnusedError as error:
+        note = f"Asked now, and not taken from the controller here: {str(error).rstrip('.')}."
     with a_plan(path) as (parts, done):
-        from gpuwatch.cli import quotas
-        from gpuwatch.cli import render as show
-        from gpuwatch.cli import status as listing
-        from gpuwatch.cli import status_pods as pods
-        from gpuwatch.cli.console import console, width_of
-        from gpuwatch.cli.console import show_lines as print_lines
-        from gpuwatch.controller.node_row import StatusPage, nodes_page
-        from gpuwatch.ledger.sqlite import IN_MEMORY
+        from gpuwatch.cli.quotas import ask_clouds
+        from gpuwatch.cli.render import show_round
         from gpuwatch.runtime.translation import translate_text
 
         if done.trouble:
             print_text(translate_text(done.trouble), err=True)
             sys.exit(1)
-        refuse_unknown_pools(pools, parts, done)
-        choice = listing.Choice(pools=pools, owners=owners, states=states, sort=sort)
-        page = choice.chosen_nodes(nodes_page(done, parts.rules))
-        exit_status = 1 if listing.all_unknown(page) or show.fleets_instead(done) else 0
-        limits = quotas.ask_clouds(parts.cloud)
-        if as_json:
-            for trouble in limits.troubles:
-                print_text(trouble, err=True)
-            print_text(json_text("status", StatusPage.with_quotas(page, limits.rows)))
-            sys.exit(exit_status)
-        out = console()
-        print_lines(
-            [
-                *listing.table(page, choice, width_of(out)),
-                *map(translate_text, (listing.totals(page), *listing.hints(page))),
-            ],
-            out,
-        )
-        leader = "" if parts.ledger.store.place == IN_MEMORY else parts.ledger.leader()
-        print_lines(
-            [
-                *map(translate_text, pods.cluster_lines(page)),
-                *pods.pods_table(page, width_of(out)),
-                *pods.workloads_table(page, width_of(out)),
-                *map(translate_text, show.cautions(parts.rules)),
-                *map(translate_text, show.beyond_limits(done, parts.rules)),
-                *map(translate_text, show.remarks(done, leader)),
-                *map(translate_text, show.addresses_of_nobody(done, parts.observing)),
-                *map(translate_text, show.untried_lines(done, parts.rules)),
-                *map(translate_text, limits.lines),
-            ],
-            out,
-        )
-        sys.exit(exit_status)
+        return replace(show_round(parts, done), limits=ask_clouds(parts.cloud), note=note)
+
+
+def _print_status(looked: "Looked", page: "NodesPage", choice: "Choice") -> None:
+    """The table of the chosen nodes, and everything beneath it."""
+    from gpuwatch.cli import status as listing
+    from gpuwatch.cli import status_pods as pods
+    from gpuwatch.cli.console import console, width_of
+    from gpuwatch.cli.console import show_lines as print_lines
+    from gpuwatch.runtime.translation import translate_text
+
+    out = console()
+    print_lines(
+        [
+            *listing.table(page, choice, width_of(out)),
+            *map(translate_text, (listing.totals(page), *listing.hints(page))),
+            *map(translate_text, pods.cluster_lines(page)),
+            *pods.pods_table(page, width_of(out)),
+            *pods.workloads_table(page, width_of(out)),
+            *map(translate_text, (*looked.beneath, *looked.limits.lines)),
+            *map(translate_text, () if looked.note is None else (looked.note,)),
+        ],
+        out,
+    )
 
 
 def _watch(

@@ -13,7 +13,7 @@ import yaml
 
 from gpuwatch.agent.settings import AgentSettings
 from gpuwatch.config import load_agent
-from gpuwatch.config.agent_alone import DEFAULT_PATH, default_path
+from gpuwatch.config.chosen_file import DEFAULT_PATH, default_path
 
 _SECTION = "agent"
 _PEOPLES = frozenset({"host", "notice_users"})  # stay as people wrote them

@@ -192,7 +192,7 @@ def instance(*, params: int, path: Path | None, as_json: bool, **options: Any) -
 
 def paid_by_settings(path: Path | None) -> "Callable[[Offer], Decimal | None] | None":
     """What the settings make of an offer's price: own prices, discounts, rates; None: there are no settings."""
-    from gpuwatch.config.agent_alone import default_path
+    from gpuwatch.config.chosen_file import default_path
 
     if path is None and default_path(os.environ) is None:
         return None

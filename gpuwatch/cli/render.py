@@ -4,14 +4,18 @@ from collections import Counter
 from collections.abc import Iterable, Iterator, Sequence
 
 from gpuwatch import guard
+from gpuwatch.cli.last_round import Looked
 from gpuwatch.clouds.tags import EXPIRED_REMEDY, has_expired
-from gpuwatch.controller.context import unreached_in, unreached_words
+from gpuwatch.controller.context import LiveParts, unreached_in, unreached_words
+from gpuwatch.controller.node_row import nodes_page
 from gpuwatch.controller.observe.settings import ObserveSettings
 from gpuwatch.controller.round import Round
 from gpuwatch.controller.startup_pause import decided_elsewhere
 from gpuwatch.guard import Rulebook
 from gpuwatch.guard.owner_limits import beyond
+from gpuwatch.ledger.sqlite import IN_MEMORY
 from gpuwatch.model.activity import State
+from gpuwatch.model.currency import display_currency
 from gpuwatch.model.decision import Step, Verb
 from gpuwatch.model.duration import format_time
 from gpuwatch.model.fleet import NodeState
@@ -68,6 +72,24 @@ def silence_line(silence: Silence) -> str:
     if not silence.known:
         means = "Nobody knows what is there: pools that may have nodes in it do not grow"
     return f"Warning: no answer from {silence.name} ({silence.reason}). {means}."
+
+
+def show_round(parts: LiveParts, done: Round, *, whole: bool = True) -> Looked:
+    """What `status` shows of a round, but for the limits of the account; if not `whole`, without its nodes."""
+    rules, leader = parts.rules, "" if parts.ledger.store.place == IN_MEMORY else parts.ledger.leader()
+    return Looked(
+        page=nodes_page(done, rules, whole=whole),
+        pools=(*rules.known, *done.observation.fleet.pools),
+        beneath=(
+            *cautions(rules),
+            *beyond_limits(done, rules),
+            *remarks(done, leader),
+            *addresses_of_nobody(done, parts.observing),
+            *untried_lines(done, rules),
+        ),
+        currency=display_currency(),
+        wrong_fleet=bool(fleets_instead(done)),
+    )
 
 
 def remarks(done: Round, leader: str) -> Iterator[str]:

@@ -4,26 +4,28 @@ from collections import Counter
 from collections.abc import Callable, Iterator, Sequence
 from dataclasses import dataclass, replace
 from decimal import Decimal
+from typing import TYPE_CHECKING
 
 from rich.text import Text
 
 from gpuwatch.cli.console import fit_height
-from gpuwatch.cli.render import silences
-from gpuwatch.controller.context import Round
-from gpuwatch.controller.node_row import NodeRow, NodesPage, nodes_page
 from gpuwatch.controller.observe.agent_errors import kind_of
-from gpuwatch.guard import Rulebook
 from gpuwatch.model.activity import State, legend
 from gpuwatch.model.currency import display_currency
 from gpuwatch.model.decision import REMOVALS, Verb
 from gpuwatch.model.duration import format_duration, format_time
 from gpuwatch.model.fleet import NodeState
 from gpuwatch.model.money import bare_usd, format_usd, price_note
+from gpuwatch.model.nodes_page import NodeRow, NodesPage
 from gpuwatch.model.readable import how_many, legible
 from gpuwatch.model.verbs import PREPARATIONS
 from gpuwatch.money.accounting.useful_time import OF_NO_USE
 from gpuwatch.runtime.columns import Column, laid_out, wrap_words
 from gpuwatch.runtime.translation import translate_text
+
+if TYPE_CHECKING:
+    from gpuwatch.controller.context import Round
+    from gpuwatch.guard import Rulebook
 
 _ORDER: dict[State | None, int] = {state: rank for rank, state in enumerate(State)}
 _VERB_STYLES = dict.fromkeys(REMOVALS | PREPARATIONS, "state.stalled") | {Verb.NOTICE: "tint.idle"}
@@ -76,8 +78,11 @@ def table(page: NodesPage, choice: Choice, width: int | None) -> list[Text]:
     return laid_out([replace(each, title=translate_text(each.title)) for each in _columns(rows)], width, lines=None)
 
 
-def screen(done: Round, rules: Rulebook, choice: Choice, width: int, height: int) -> list[Text]:
+def screen(done: "Round", rules: "Rulebook", choice: Choice, width: int, height: int) -> list[Text]:
     """One picture of `--watch`: time and totals, then as much of the table as there is room for."""
+    from gpuwatch.cli.render import silences
+    from gpuwatch.controller.node_row import nodes_page
+
     at = format_time(done.observation.now, seconds=True)
     if done.trouble is not None:
         return [Text(at, style="bold"), Text(legible(translate_text(done.trouble)), style="state.stalled")]

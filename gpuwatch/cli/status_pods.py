@@ -6,13 +6,11 @@ from datetime import datetime
 
 from rich.text import Text
 
-from gpuwatch.controller.node_row import NodesPage
-from gpuwatch.controller.pod_rows import ClusterRow, PodRow
-from gpuwatch.controller.workload_rows import WorkloadRow
 from gpuwatch.model.currency import display_currency
 from gpuwatch.model.decision import Verb
 from gpuwatch.model.duration import format_duration
 from gpuwatch.model.money import bare_usd
+from gpuwatch.model.nodes_page import ClusterRow, NodesPage, PodRow, WorkloadRow
 from gpuwatch.model.readable import legible
 from gpuwatch.runtime.columns import Column, laid_out
 from gpuwatch.runtime.translation import translate_text

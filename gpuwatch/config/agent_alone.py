@@ -11,27 +11,15 @@ from typing import Any
 
 from gpuwatch.agent.settings import AgentHandover, AgentSettings
 from gpuwatch.config import keys
-from gpuwatch.config.keys import PREFIX, Kind
+from gpuwatch.config.chosen_file import FILE_VARIABLE, PREFIX, default_path
+from gpuwatch.config.keys import Kind
 from gpuwatch.model.duration import format_duration
 from gpuwatch.model.setting import Contradiction
 from gpuwatch.runtime.http import access, address
 from gpuwatch.runtime.program import VARIABLE as TRACEBACK_VARIABLE
 from gpuwatch.runtime.secrets import files_named
 
-DEFAULT_PATH = Path("/etc/gpuwatch/gpuwatch.yaml")
-FILE_VARIABLE = "GPUWATCH_CONFIG"
-
 _LIKE_OURS = ("GPU", "WATCH", "__")  # in the name of another variable: perhaps one of ours, misspelt
-
-
-def default_path(env: Mapping[str, str]) -> Path | None:
-    """The file that is read unless another is named: $GPUWATCH_CONFIG, else the one in /etc, else none."""
-    if env.get(FILE_VARIABLE):
-        return Path(env[FILE_VARIABLE])
-    try:
-        return DEFAULT_PATH if DEFAULT_PATH.exists() else None
-    except PermissionError:  # in a folder that this user may not enter; whoever reads it says so
-        return DEFAULT_PATH
 
 
 def plainly(path: Path | None, env: Mapping[str, str]) -> AgentHandover | None:

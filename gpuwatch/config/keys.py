@@ -13,11 +13,11 @@ from typing import Annotated, Any, Literal, Union, get_args, get_origin, get_typ
 
 from annotated_types import Ge, Gt, Le, Lt, MaxLen, MinLen
 
+from gpuwatch.config.chosen_file import PREFIX
 from gpuwatch.model.duration import DurationOr, DurationSyntax, format_duration
 from gpuwatch.model.setting import Among, Floor, Setting
 
 NAME = "<name>"  # stands in a path for a name that the user chooses, such as a pool's
-PREFIX = "GPUWATCH_"
 
 Path = tuple[str, ...]
 

@@ -8,7 +8,8 @@ from collections.abc import Iterator
 from itertools import takewhile
 
 from gpuwatch.config import keys
-from gpuwatch.config.keys import GROUPS, NAME, PREFIX, Path
+from gpuwatch.config.chosen_file import PREFIX
+from gpuwatch.config.keys import GROUPS, NAME, Path
 from gpuwatch.config.settings import Settings
 
 KEYS = keys.declared_keys(Settings)

@@ -28,8 +28,8 @@ from pydantic_settings import (
 from gpuwatch.agent.settings import AgentHandover, AgentSettings
 from gpuwatch.clouds.named import unknown_regions, unmatched_regions
 from gpuwatch.config import amounts, keys, minimum_waits, nearest, one_or_several, yaml_file
-from gpuwatch.config.agent_alone import FILE_VARIABLE, default_path
-from gpuwatch.config.keys import GROUPS, NAME, PREFIX, Kind
+from gpuwatch.config.chosen_file import FILE_VARIABLE, PREFIX, default_path
+from gpuwatch.config.keys import GROUPS, NAME, Kind
 from gpuwatch.config.settings import Settings, contradictions, launch_regions, pool_regions
 from gpuwatch.config.yaml_file import ConfigError, Origin, Problem, show_value
 from gpuwatch.controller.join.settings import with_authority

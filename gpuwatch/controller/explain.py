@@ -4,16 +4,17 @@ from dataclasses import dataclass
 from datetime import datetime
 
 from gpuwatch.controller.context import Round
-from gpuwatch.controller.node_row import NodeRow, node_rows
+from gpuwatch.controller.node_row import node_rows
 from gpuwatch.controller.round import explain_step
 from gpuwatch.guard import Rulebook
-from gpuwatch.guard.outlook import RequiredApproval, required_approval
+from gpuwatch.guard.outlook import required_approval
 from gpuwatch.ledger import Entry, Ledger, PastRound
 from gpuwatch.model.activity import Activity, Evidence
 from gpuwatch.model.cloud_notice import CloudNotice
 from gpuwatch.model.decision import LedgerView, Review, Step
 from gpuwatch.model.evidence_text import amount_text, owners_text, reset_text, who_text
 from gpuwatch.model.fleet import GpuVerdict, Node, NodeVerdict
+from gpuwatch.model.nodes_page import NodeRow, RequiredApproval
 from gpuwatch.model.orders import Snooze
 from gpuwatch.runtime.printable import legible
 

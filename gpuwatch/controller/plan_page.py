@@ -4,10 +4,11 @@ from dataclasses import dataclass
 from datetime import datetime
 
 from gpuwatch.controller.context import Round
-from gpuwatch.controller.node_row import NodeRow, node_rows
-from gpuwatch.controller.workload_rows import WorkloadRow, workload_rows
+from gpuwatch.controller.node_row import node_rows
+from gpuwatch.controller.workload_rows import workload_rows
 from gpuwatch.guard import Rulebook
 from gpuwatch.model.decision import Decision, Proposal, Review
+from gpuwatch.model.nodes_page import NodeRow, WorkloadRow
 from gpuwatch.model.sight import Silence
 
 

@@ -1,47 +1,9 @@
 """A Kubernetes cluster as `status` and the API show it: its GPUs, its trouble, and pods without use of their GPUs."""
 
-from dataclasses import dataclass
-from decimal import Decimal
-
-from gpuwatch.model.activity import State
 from gpuwatch.model.decision import Observation
 from gpuwatch.model.fleet import Node
+from gpuwatch.model.nodes_page import ClusterRow, PodRow
 from gpuwatch.policies.kubernetes import pod_use
-
-
-@dataclass(frozen=True, slots=True, kw_only=True)
-class ClusterRow:
-    """A cluster at a glance. `trouble` is why it cannot be relied on, `notes` what does not fit together in it.
-
-    GPUs are those of machines of the fleet; `pending_gpus` those that pods without a node want.
-    """
-
-    name: str
-    nodes: int
-    gpus: float
-    requested_gpus: float
-    pending_gpus: float
-    trouble: str | None = None
-    notes: tuple[str, ...] = ()
-
-
-@dataclass(frozen=True, slots=True, kw_only=True)
-class PodRow:
-    """A pod that has held GPUs without use for an hour and more.
-
-    `workload` is its topmost owner, such as Notebook; `cluster` is named where there are several.
-    """
-
-    namespace: str
-    name: str
-    node: str
-    workload: str
-    gpus: float
-    activity: State
-    held_seconds: float
-    owner: str | None = None
-    usd_per_hour: Decimal | None = None
-    cluster: str | None = None
 
 
 def cluster_row(seen: Observation) -> ClusterRow | None:

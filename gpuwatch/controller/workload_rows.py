@@ -8,53 +8,13 @@ from gpuwatch.controller.context import Round, unreached_in, unreached_words
 from gpuwatch.controller.pod_rows import cluster_named
 from gpuwatch.guard import Rulebook, judge, workload_case
 from gpuwatch.ledger import Entry, Ledger, PastRound
-from gpuwatch.model.activity import State
 from gpuwatch.model.decision import Answer, Observation, Review, Verb, reason_with_refusals
+from gpuwatch.model.nodes_page import WorkloadRow
 from gpuwatch.model.orders import Snooze
 from gpuwatch.policies.kubernetes import idle_pods
 from gpuwatch.policies.kubernetes.idle_pods import HOW, WorkloadStep
 from gpuwatch.policies.kubernetes.pod_use import TOLD_AFTER_SECONDS, WITHOUT_USE
 from gpuwatch.policies.kubernetes.workload_words import id_of
-
-
-@dataclass(frozen=True, slots=True, kw_only=True)
-class WorkloadRow:
-    """A workload that holds GPUs without use in a pool that ends such pods, or that has a notice or an order.
-
-    `how` is what its people let be done: scale-to-zero, stop or delete; null: they say nothing that its kind can do.
-    `action` is what the round does with it: `hold` also where the guard refuses, then `refused_by` are the rules. It is
-    `hold` as well where the round did not come to what the guard had allowed, then `unreached` says why. `ends_at` is
-    the earliest time of the end of its pods; null: none is to come, or its time is not known. `why` contains the
-    guard's objections, `change` is what would make it come out otherwise. `snooze` is the order that keeps it; a snooze
-    by annotation is in `why` alone. `cluster` is named where there are several.
-    """
-
-    id: str
-    namespace: str
-    kind: str
-    name: str
-    pool: str
-    nodes: tuple[str, ...]
-    pods: int
-    gpus: float
-    activity: State
-    held_seconds: float
-    action: Verb
-    why: str
-    change: str
-    how: str | None = None
-    owner: str | None = None
-    usd_per_hour: Decimal | None = None
-    notified_at: datetime | None = None
-    ends_at: datetime | None = None
-    refused_by: tuple[str, ...] = ()
-    snooze: Snooze | None = None
-    unreached: str | None = None
-    cluster: str | None = None
-
-    def __str__(self) -> str:
-        """Return its kind and name, such as `Notebook team-a/alice`; of several clusters with `of prod`."""
-        return f"{self.kind} {self.namespace}/{self.name}{'' if self.cluster is None else f' of {self.cluster}'}"
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)

@@ -6,7 +6,7 @@ that `gpuwatch blocked` counts.
 """
 
 from collections.abc import Iterator, Sequence
-from dataclasses import dataclass, replace
+from dataclasses import replace
 from datetime import datetime, timedelta
 from functools import cached_property
 
@@ -16,6 +16,7 @@ from gpuwatch.guard.obstacles import Holds
 from gpuwatch.guard.rules import RULES
 from gpuwatch.model.decision import REMOVALS, Answer, LedgerView, Observation, Step, Verb, reason_with_refusals
 from gpuwatch.model.fleet import Node, NodeState
+from gpuwatch.model.nodes_page import NextAction, RequiredApproval
 from gpuwatch.policies import idle, notices, undone
 from gpuwatch.policies.idle_settings import IdleRules
 
@@ -33,32 +34,6 @@ LASTS = tuple(
 MAY_END = frozenset({"cooling_down", "left_alone", "paused", "snoozed"})
 # What holds the whole fleet or a pool is told once, above the machines, and not with each of them.
 _TOLD_ONCE = frozenset({"observe_only", "paused"})
-
-
-@dataclass(frozen=True, slots=True, kw_only=True)
-class NextAction:
-    """What happens to the node next, if nothing changes.
-
-    `at` is the earliest time; the round's own time if it is due already. `removal` is what a notice announces, and
-    `removal_at` the earliest time of the removal that the action leads to, or is. `refused_by` are the guard rules that
-    block it; for an action that is not due yet, those that are certain to block it then.
-    """
-
-    verb: Verb
-    at: datetime
-    removal_at: datetime | None = None
-    removal: Verb | None = None
-    refused_by: tuple[str, ...] = ()
-
-
-@dataclass(frozen=True, slots=True, kw_only=True)
-class RequiredApproval:
-    """An operator's approval that the pool requires. `notice` is the notice's key; `who` is null until it is given."""
-
-    notice: str
-    who: str | None = None
-    at: datetime | None = None
-    reason: str = ""
 
 
 def required_approval(node: Node, ledger: LedgerView, rules: Rulebook) -> RequiredApproval | None:

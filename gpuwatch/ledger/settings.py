@@ -12,8 +12,8 @@ from gpuwatch.ledger.sqlite_files import left_over
 from gpuwatch.model.duration import Seconds, format_duration
 from gpuwatch.model.setting import STRICT, Contradiction, Setting
 from gpuwatch.runtime.http.address import host_and_port
+from gpuwatch.runtime.program import LEDGER_PATH
 
-DEFAULT_PATH = "/var/lib/gpuwatch/ledger.db"
 SCHEMES = ("postgresql", "postgres")
 
 
@@ -27,7 +27,7 @@ class LedgerSettings:
         str,
         MinLen(1),
         Setting("The SQLite file, from this file's folder if relative; its directory must exist and be writable."),
-    ] = DEFAULT_PATH
+    ] = LEDGER_PATH
     url: Annotated[
         Annotated[str, MinLen(1)] | None,
         Setting(
@@ -91,7 +91,7 @@ def contradictions(settings: LedgerSettings, interval_seconds: float) -> Iterato
             wrong="ledger.url and ledger.url_file are both given",
             right="one of them",
         )
-    if settings.file is None and settings.path != DEFAULT_PATH:
+    if settings.file is None and settings.path != LEDGER_PATH:
         yield Contradiction(
             keys=(place, ("ledger", "path")),
             wrong=f"{'.'.join(place)} names a PostgreSQL database and ledger.path an SQLite file",

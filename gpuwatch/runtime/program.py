@@ -46,6 +46,7 @@ def own_command(*arguments: str) -> list[str]:
     return [sys.executable, "-P", "-m", "gpuwatch", *arguments]
 
 
+LEDGER_PATH = "/var/lib/gpuwatch/ledger.db"  # where the ledger is unless a setting says otherwise
 VARIABLE = "GPUWATCH_TRACEBACK"  # set to anything: commands print the traceback, too
 COULD_NOT = 2
 _DAEMON_FAILED = 1  # the service manager starts a daemon again; 2 is for settings that a person must correct first

@@ -32,6 +32,7 @@ OWN = {
     "gpuwatch.agent.launch": "the agent's own process",
     "gpuwatch.agent.metadata.state_file": "the agent's own file",
     "gpuwatch.agent.probe.preforked": "the agent's own process",
+    "gpuwatch.cli.last_round": "the controller's own socket, which its user alone can make",
     "gpuwatch.cli.top.source": "one agent, shown on one screen, which nothing else rests on",
     "gpuwatch.clouds.aws.secrets": "an administrator's own secret",
     "gpuwatch.clouds.azure.actions": "an administrator's own template",

@@ -9,12 +9,13 @@ from hypothesis import strategies as st
 
 from gpuwatch import guard
 from gpuwatch.controller.context import Round
-from gpuwatch.controller.node_row import NodeRow, node_rows
+from gpuwatch.controller.node_row import node_rows
 from gpuwatch.guard import Limits, outlook
 from gpuwatch.guard.obstacles import Obstacle
 from gpuwatch.model.activity import LocalDisks, State
 from gpuwatch.model.decision import Verb
 from gpuwatch.model.fleet import CapacityType, NodeReport
+from gpuwatch.model.nodes_page import NodeRow
 from gpuwatch.money.report.inventory import inventory
 from gpuwatch.policies import PoolRules
 from tests.support.builders.blocked import a_priced_desk, blocked_of, obstacles

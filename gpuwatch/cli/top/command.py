@@ -114,7 +114,7 @@ def _settings(path: Path | None) -> "AgentSettings":
     """
     from gpuwatch.agent.settings import AgentSettings
     from gpuwatch.config import ConfigError, load_agent
-    from gpuwatch.config.agent_alone import DEFAULT_PATH, FILE_VARIABLE
+    from gpuwatch.config.chosen_file import DEFAULT_PATH, FILE_VARIABLE
 
     usual = path is None and not os.environ.get(FILE_VARIABLE)
     try:

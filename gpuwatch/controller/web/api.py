@@ -8,14 +8,15 @@ import msgspec
 
 from gpuwatch.controller import explain
 from gpuwatch.controller.context import Round
-from gpuwatch.controller.node_row import NodesPage
 from gpuwatch.controller.order_documents import RoundsPage
 from gpuwatch.controller.web import fleet_view, orders, past, schemas, timeline
 from gpuwatch.controller.web.call import Call, RefusedError
 from gpuwatch.ledger import LedgerError, PastRound
+from gpuwatch.model.nodes_page import NodesPage
 from gpuwatch.model.orders import Acknowledgement, Approval, Pause, Snooze
 from gpuwatch.money.blocked.blocked import Blocked, blocked_money
 from gpuwatch.money.report.saved import RecentSavings
+from gpuwatch.policies.idle_timeout.answers import regret_sentences
 
 PREFIX = "/api/v1"
 
@@ -58,6 +59,7 @@ def _nodes(call: Call) -> NodesPage:
         kubernetes=page.kubernetes,
         pods=page.pods,
         workloads=page.workloads,
+        regrets=tuple(regret_sentences(call.state.last().observation)),
     )
 
 

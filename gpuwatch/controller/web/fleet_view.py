@@ -6,9 +6,6 @@ from datetime import datetime
 from decimal import Decimal
 
 from gpuwatch.controller.context import Round
-from gpuwatch.controller.node_row import NodeRow
-from gpuwatch.controller.pod_rows import ClusterRow, PodRow
-from gpuwatch.controller.workload_rows import WorkloadRow
 from gpuwatch.guard import Rulebook
 from gpuwatch.ledger.use_history import OFF, gpus_by_use
 from gpuwatch.model.activity import State
@@ -17,6 +14,7 @@ from gpuwatch.model.decision import FINAL, Observation, Status, Verb
 from gpuwatch.model.duration import format_duration
 from gpuwatch.model.measurement import Answers
 from gpuwatch.model.money import price_note
+from gpuwatch.model.nodes_page import ClusterRow, NodeRow, PodRow, WorkloadRow
 from gpuwatch.model.orders import ITSELF, Pause
 from gpuwatch.model.sight import Silence
 from gpuwatch.money.report.health_share import HealthShare

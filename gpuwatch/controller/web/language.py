@@ -23,7 +23,7 @@ from gpuwatch.runtime.translation import catalogue, entries_of, first_known
 _SENTENCES = {
     "why", "doubt", "still_billed", "last_reset", "owners", "change", "sentence", "remedy", "blind",
     "pool_reasons", "note", "notes", "source", "detail", "trouble", "clamps", "elsewhere", "price_source",
-    "act", "risk", "why_not", "error", "last_busy.amount", "last_busy.who", "silent.reason", "pools.rule",
+    "act", "regrets", "risk", "why_not", "error", "last_busy.amount", "last_busy.who", "silent.reason", "pools.rule",
     "budgets.scope", "budgets.blocked", "groups.name", "workloads.how",
 }  # fmt: skip
 _SHOWN = re.compile(

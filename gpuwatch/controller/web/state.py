@@ -64,6 +64,7 @@ class _Seen:
     done: Round | None = None
     trouble: str | None = None
     leading: bool = True
+    begun: float = 0.0  # when the newest round looked, by the clock's uptime
     page: list[fleet_view.FleetPage] = field(default_factory=list)
     rendered: dict[str, Rendered] = field(default_factory=dict)
 
@@ -96,7 +97,8 @@ class State:
         elif done.trouble is not None:
             self._seen = _Seen(done=before.done, trouble=done.trouble)
         else:
-            self._seen = _Seen(done=done)
+            took = (self.clock.now() - done.observation.now).total_seconds()
+            self._seen = _Seen(done=done, begun=self.clock.uptime() - max(0.0, took))
 
     def last(self) -> Round:
         """The last round that saw the fleet.
@@ -106,6 +108,19 @@ class State:
 
         """
         return self._seen_round(self._seen)
+
+    def newest(self) -> tuple[Round, float]:
+        """The newest round, and how many seconds ago it looked.
+
+        Raises:
+            UnseenError: it saw nothing, no round is over yet, or another controller leads.
+
+        """
+        seen = self._seen
+        done = self._seen_round(seen)
+        if seen.trouble is not None:
+            raise UnseenError(seen.trouble)
+        return done, self.clock.uptime() - seen.begun
 
     def page(self) -> fleet_view.FleetPage:
         """What it looks like; made once for each round."""

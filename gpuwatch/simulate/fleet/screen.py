@@ -10,13 +10,14 @@ from datetime import datetime
 from rich.console import Console, ConsoleOptions, RenderResult
 from rich.text import Text
 
-from gpuwatch.controller.node_row import NodeRow, node_rows
+from gpuwatch.controller.node_row import node_rows
 from gpuwatch.controller.round import Round
 from gpuwatch.guard import Rulebook
 from gpuwatch.model.activity import State
 from gpuwatch.model.decision import REMOVALS, Status, Verb
 from gpuwatch.model.duration import format_duration
 from gpuwatch.model.fleet import NodeState
+from gpuwatch.model.nodes_page import NodeRow
 from gpuwatch.model.proposal import stop_words
 from gpuwatch.runtime.clock import Clock
 from gpuwatch.runtime.columns import Column, cut, laid_out, wrap_words

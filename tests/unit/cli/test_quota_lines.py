@@ -86,4 +86,4 @@ def test_each_of_several_clouds_is_asked_by_itself() -> None:
 
 def test_a_cloud_without_quotas_says_nothing() -> None:
     """Such as the simulated one."""
-    assert ask_clouds(time_calls(object(), "x", ManualClock(), Timings().cloud_calls)).quotas == ()  # type: ignore[arg-type]
+    assert ask_clouds(time_calls(object(), "x", ManualClock(), Timings().cloud_calls)).rows == ()  # type: ignore[arg-type]

@@ -16,10 +16,11 @@ from rich.cells import cell_len
 from gpuwatch.cli import status
 from gpuwatch.cli.main import commands
 from gpuwatch.cli.status import Choice
-from gpuwatch.controller.node_row import NodesPage, nodes_page
+from gpuwatch.controller.node_row import nodes_page
 from gpuwatch.controller.round import Round
 from gpuwatch.model.activity import State
 from gpuwatch.model.fleet import NodeState
+from gpuwatch.model.nodes_page import NodesPage
 from gpuwatch.runtime.translation import translate_text
 from tests.support.builders.small_fleet import a_day
 from tests.support.golden_text import check
@@ -90,7 +91,7 @@ def test_a_fleet_of_which_nothing_is_known_is_no_fleet_without_waste(
     del fleet
     unseen = tuple(row for row in PAGE.nodes if row.activity is State.UNKNOWN)
     page = replace(PAGE, total=len(unseen), nodes=unseen)
-    monkeypatch.setattr("gpuwatch.controller.node_row.nodes_page", lambda *_: page)
+    monkeypatch.setattr("gpuwatch.cli.render.nodes_page", lambda *_, **__: page)
 
     done, as_json = (CliRunner().invoke(commands, ["status", *more]) for more in ((), ("--json",)))
 

@@ -3,9 +3,10 @@
 from dataclasses import replace
 
 from gpuwatch.cli.status_pods import cluster_lines, pods_table
-from gpuwatch.controller.node_row import NodesPage, nodes_page
+from gpuwatch.controller.node_row import nodes_page
 from gpuwatch.controller.round import step
 from gpuwatch.model.kubernetes import ClusterView
+from gpuwatch.model.nodes_page import NodesPage
 from tests.support.builders.fleet import Desk, a_node
 from tests.support.builders.kubernetes_views import Shown, shown_cluster, shown_node, shown_pod
 from tests.support.builders.money import a_price

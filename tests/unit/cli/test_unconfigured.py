@@ -13,7 +13,7 @@ def nothing(monkeypatch: pytest.MonkeyPatch, tmp_path: Path) -> Path:
     """No file and no variable; a region and credentials may be around."""
     for name in ("GPUWATCH_CONFIG", "GPUWATCH_MODE"):
         monkeypatch.delenv(name, raising=False)
-    monkeypatch.setattr("gpuwatch.config.agent_alone.DEFAULT_PATH", tmp_path / "none.yaml")
+    monkeypatch.setattr("gpuwatch.config.chosen_file.DEFAULT_PATH", tmp_path / "none.yaml")
     monkeypatch.setenv("AWS_DEFAULT_REGION", "us-east-1")
     return tmp_path
 

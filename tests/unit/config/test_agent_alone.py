@@ -6,7 +6,8 @@ import pytest
 
 from gpuwatch.agent.settings import AgentHandover
 from gpuwatch.config import keys, load_handed
-from gpuwatch.config.agent_alone import DEFAULT_PATH, plainly
+from gpuwatch.config.agent_alone import plainly
+from gpuwatch.config.chosen_file import DEFAULT_PATH
 from gpuwatch.config.keys import GROUPS, NAME, Kind
 from gpuwatch.model.duration import format_duration
 from tests.support.each import for_each
@@ -17,7 +18,7 @@ KEYS = [key for key in keys.declared_keys(AgentHandover).values() if key.kind no
 @pytest.fixture(autouse=True)
 def no_file_in_etc(monkeypatch: pytest.MonkeyPatch, tmp_path: Path) -> None:
     """The tester's own machine may be a GPU host."""
-    monkeypatch.setattr("gpuwatch.config.agent_alone.DEFAULT_PATH", tmp_path / "none.yaml")
+    monkeypatch.setattr("gpuwatch.config.chosen_file.DEFAULT_PATH", tmp_path / "none.yaml")
 
 
 def example(key: keys.Key) -> str:

@@ -20,7 +20,7 @@ def test_an_empty_file_is_right(file: Path) -> None:
 
 def test_no_file_is_right(monkeypatch: pytest.MonkeyPatch, tmp_path: Path) -> None:
     """Without a file anywhere the defaults are in force."""
-    monkeypatch.setattr("gpuwatch.config.agent_alone.DEFAULT_PATH", tmp_path / "none.yaml")
+    monkeypatch.setattr("gpuwatch.config.chosen_file.DEFAULT_PATH", tmp_path / "none.yaml")
 
     assert load(None, {}) == Settings()
 

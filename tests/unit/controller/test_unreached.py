@@ -4,10 +4,11 @@ from gpuwatch.cli import render
 from gpuwatch.cli.explain_text import explain_text
 from gpuwatch.clouds import CloudError, CloudUnavailableError
 from gpuwatch.controller.explain import node_page
-from gpuwatch.controller.node_row import NodeRow, node_rows
+from gpuwatch.controller.node_row import node_rows
 from gpuwatch.controller.round import Round
 from gpuwatch.guard import Limits
 from gpuwatch.model.decision import Verb
+from gpuwatch.model.nodes_page import NodeRow
 from gpuwatch.policies import PoolRules
 from gpuwatch.policies.idle import IdleRules
 from tests.support.builders.desk import a_desk

@@ -14,10 +14,11 @@ from gpuwatch.controller.explain import UnknownNodeError
 from gpuwatch.controller.node_row import nodes_page
 from gpuwatch.controller.plan_page import plan_page
 from gpuwatch.controller.web import fleet_view
-from gpuwatch.controller.workload_rows import WorkloadRow, explain_workload, workload_rows
+from gpuwatch.controller.workload_rows import explain_workload, workload_rows
 from gpuwatch.ledger import Ledger, LedgerSettings
 from gpuwatch.model.activity import State
 from gpuwatch.model.decision import Verb
+from gpuwatch.model.nodes_page import WorkloadRow
 from gpuwatch.policies.kubernetes.idle_pods_settings import IdlePodRules
 from tests.support.builders.clusters import ClusterDesk
 from tests.support.builders.workload_desk import PODS, a_workload_desk

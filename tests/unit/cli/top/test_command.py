@@ -121,7 +121,7 @@ def test_a_configuration_that_this_user_may_not_read_is_as_none(
     closed = tmp_path / "gpuwatch.yaml"
     closed.write_text("agent: {port: 1234}\n", encoding="utf-8")
     monkeypatch.delenv("GPUWATCH_CONFIG", raising=False)
-    monkeypatch.setattr("gpuwatch.config.agent_alone.DEFAULT_PATH", closed)
+    monkeypatch.setattr("gpuwatch.config.chosen_file.DEFAULT_PATH", closed)
     monkeypatch.setattr("os.access", lambda *_, **__: False)
 
     assert top("--once").exit_code == 0
