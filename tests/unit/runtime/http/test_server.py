@@ -186,15 +186,13 @@ def test_garbage_is_turned_away(server: HttpServer, garbage: bytes) -> None:
 
 
 def test_beyond_the_cap_there_is_503_at_once(server: HttpServer, work: Work) -> None:
-    """Where every place is one that we are at work for, others are turned away without waiting."""
+    """Where every place is one that we are at work for, others are turned away before that work is done."""
     request = b"GET /work HTTP/1.0\r\n\r\n"
     holding = [silent(server, request, f"127.0.0.{10 + place}") for place in range(SLOTS)]
     assert all(work.begun.acquire(timeout=10) for _ in holding)
-    begin = time.perf_counter()
     status = ask(server, "/page")[0]
     beyond = silent(server)
     answer = beyond.recv(65536)
-    waited = time.perf_counter() - begin
     work.done.set()
     served = [connection.recv(12) for connection in holding]
     for connection in (*holding, beyond):
@@ -202,7 +200,6 @@ def test_beyond_the_cap_there_is_503_at_once(server: HttpServer, work: Work) -> 
 
     assert status == HTTPStatus.SERVICE_UNAVAILABLE
     assert answer.startswith(b"HTTP/1.1 503 ")
-    assert waited < TIMEOUT
     assert served == [b"HTTP/1.1 200"] * SLOTS, "who was worked for is answered"
 
 
