@@ -18,6 +18,7 @@ from botocore.awsrequest import (
 )
 from botocore.config import Config
 from botocore.credentials import RefreshableCredentials
+from botocore.loaders import create_loader
 from botocore.utils import parse_timestamp
 
 from gpuwatch.clouds.aws.errors import asking, is_throttling
@@ -46,6 +47,7 @@ if TYPE_CHECKING:
 # it knows whether the wish still stands.
 _READING = Config(connect_timeout=5, read_timeout=20, retries={"mode": "standard", "total_max_attempts": 3})
 _ACTING = Config(connect_timeout=5, read_timeout=20, retries={"mode": "standard", "total_max_attempts": 1})
+_LOADER = create_loader()  # one for all sessions: EC2's model is large, and reading it takes a tenth of a second
 
 # Half of EC2's own limits for an account in a region, which are 20 reads and 5 mutations a second.
 _READS_PER_SECOND, _READS_AT_ONCE = 10.0, 50
@@ -145,8 +147,9 @@ class ClientPool:
     def _client(self, service: str) -> Any:  # noqa: ANN401  one of those above
         with self._making:
             if service not in self._clients:
-                answers = self._session._session.get_component("response_parser_factory")  # noqa: SLF001  as in `_renew`
-                answers.set_parser_defaults(timestamp_parser=parse_time)
+                core = self._session._session  # noqa: SLF001  as in `_renew`
+                core.register_component("data_loader", _LOADER)
+                core.get_component("response_parser_factory").set_parser_defaults(timestamp_parser=parse_time)
                 with asking("credentials", service=service.upper()):  # it looks for credentials at once
                     client = self._create(service, **self._options)
                 client.meta.events.register_first("request-created", self._before_each_attempt)

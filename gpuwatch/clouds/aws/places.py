@@ -7,7 +7,6 @@ from typing import Any, Self
 import boto3
 import botocore.session
 from botocore.credentials import CredentialProvider, CredentialResolver, DeferredRefreshableCredentials
-from botocore.loaders import create_loader
 
 from gpuwatch.clouds import regions
 from gpuwatch.clouds.aws.client import ClientPool
@@ -24,8 +23,6 @@ _SESSION_NAME = "gpuwatch"  # in CloudTrail
 # partition (China, GovCloud) are known to that partition alone: there AWS_DEFAULT_REGION must name one of them.
 _ANY_REGION = "us-east-1"
 _CLOSED = "not-opted-in"
-
-_LOADER = create_loader()  # one for all accounts: EC2's model is large
 
 
 class Region(regions.Region):
@@ -145,6 +142,5 @@ class _Role(CredentialProvider):
 def _assume_role(line: ClientPool, account: AccountSettings) -> boto3.Session:
     """A session in another account, entered through `line`."""
     core = botocore.session.Session()
-    core.register_component("data_loader", _LOADER)
     core.register_component("credential_provider", CredentialResolver([_Role(line, account)]))
     return boto3.Session(botocore_session=core)
