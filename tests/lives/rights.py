@@ -124,18 +124,24 @@ class Sight:
         self._root = str(root)
         self._own = own
         self._closed = closed or (*LINKS, *FOLDERS, *FILES)
+        self._judged: dict[tuple[str, bool], bool] = {}  # an agent looks at the same paths in each cycle
 
     def refuses(self, path: str, *, follows: bool = True, opens: bool = False) -> bool:
         """Whether the kernel would refuse to open, list or follow it."""
         if not path.startswith(self._root):
             return False
+        if opens and path.startswith("/dev/pts/", len(self._root)):
+            return "w" not in self._rights.terminals or not _STAT(path).st_mode & stat.S_IWGRP
+        if opens and path.endswith("/wchan"):
+            return True  # the kernel opens it and says 0, which is as good
+        if (path, follows) not in self._judged:
+            self._judged[path, follows] = self._refuses_always(path, follows=follows)
+        return self._judged[path, follows]
+
+    def _refuses_always(self, path: str, *, follows: bool) -> bool:
         name = path[len(self._root) :].rstrip("/")
         if name == "/proc/net/nf_conntrack":
             return True  # mode 0440; the reader has it
-        if opens and name.startswith("/dev/pts/"):
-            return "w" not in self._rights.terminals or not _STAT(path).st_mode & stat.S_IWGRP
-        if opens and name.endswith("/wchan"):
-            return True  # the kernel opens it and says 0, which is as good
         if not name.startswith("/proc/"):
             return _PRIVATE.fullmatch(name) is not None  # the agent's reader opens some of these, and not the agent
         found = _PROCESS.fullmatch(name[5:])

@@ -6,6 +6,7 @@ import re
 import stat
 from collections.abc import Iterator
 from dataclasses import dataclass
+from functools import cache
 from pathlib import Path
 
 from gpuwatch.agent.closed_paths import FILE, FOLDER, STATUS
@@ -57,6 +58,12 @@ def read_small(path: Path, most_bytes: int = _LARGEST_BYTES) -> Contents:
     if len(data) > most_bytes:
         raise UnseenError(f"{path} is larger than it can rightly be")
     return Contents(data=data, owner_uid=status.st_uid, written_seconds=status.st_mtime)
+
+
+@cache
+def ends_in(*ends: str) -> re.Pattern[str]:
+    """The names with one of these ends, for `list_paths`."""
+    return re.compile(rf"(?!\.).*(?:{'|'.join(map(re.escape, ends))})", re.DOTALL)
 
 
 def list_paths(folder: Path, wanted: re.Pattern[str] = _SHOWN, most: int = MOST_NAMES) -> list[Path]:

@@ -8,6 +8,7 @@ import os
 from collections.abc import Collection, Iterable, Mapping
 from contextlib import suppress
 from dataclasses import dataclass, field
+from pathlib import Path
 
 from gpuwatch.agent.evidence.base import Roots
 from gpuwatch.agent.evidence.files import ENDED, read_small
@@ -135,7 +136,7 @@ class SocketOwners:
         by_path: dict[str, list[Process]] = {}
         for each in processes:
             with suppress(OSError, ValueError):
-                text = read_small(self._roots.proc / str(each.pid) / "cgroup").text
+                text = read_small(Path(f"{self._roots.proc}/{each.pid}/cgroup")).text
                 path = next((line[3:] for line in text.splitlines() if line.startswith("0::/")), "/")
                 if path.startswith("/.."):
                     continue  # outside of the agent's own cgroup namespace: its folder is not to be seen
@@ -144,7 +145,8 @@ class SocketOwners:
         for path, members in by_path.items():
             for folder in _GROUP_FOLDERS:
                 with suppress(OSError):
-                    groups.setdefault((self._roots.sys / folder / path.lstrip("/")).stat().st_ino, []).extend(members)
+                    number = os.stat(f"{self._roots.sys}/{folder}{path}").st_ino  # noqa: PTH116  for each group of a host
+                    groups.setdefault(number, []).extend(members)
         return groups
 
 

@@ -12,7 +12,7 @@ from collections.abc import Iterable
 from pathlib import Path
 
 from gpuwatch.agent.evidence.base import Moment, UnseenError
-from gpuwatch.agent.evidence.files import list_paths, read_small, target_of
+from gpuwatch.agent.evidence.files import ends_in, list_paths, read_small, target_of
 from gpuwatch.agent.evidence.scheduled.housekeeping import of_the_machine, tidies
 from gpuwatch.agent.processes.kinds import is_vendors_unit
 from gpuwatch.agent.processes.packages import Owner, PackageOwners
@@ -66,10 +66,10 @@ def shipped_units(units: Path, root: Path, kinds: tuple[str, ...] = (".timer",))
     found: dict[str, Path] = {}
     for folder in (units, root / "usr/lib/systemd/system"):
         try:
-            wants = [path for path in list_paths(folder) if path.name.endswith((".wants", ".requires"))]
+            wants = list_paths(folder, ends_in(".wants", ".requires"))
         except (OSError, UnseenError):
             continue
-        for link in (link for each in wants for link in list_paths(each) if link.name.endswith(kinds)):
+        for link in (link for each in wants for link in list_paths(each, ends_in(*kinds))):
             try:
                 target = os.path.normpath(link.parent / target_of(link)).removeprefix(str(root))
             except OSError:

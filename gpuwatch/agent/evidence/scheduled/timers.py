@@ -15,7 +15,7 @@ from datetime import datetime, timedelta
 from pathlib import Path
 
 from gpuwatch.agent.evidence.base import Moment, Roots, UnseenError
-from gpuwatch.agent.evidence.files import is_there, list_paths, read_small, status_of, target_of
+from gpuwatch.agent.evidence.files import ends_in, is_there, list_paths, read_small, status_of, target_of
 from gpuwatch.agent.evidence.scheduled.found import FIRST_PERSON_UID, Found, Standing, Users, Zones, is_folder
 from gpuwatch.agent.evidence.scheduled.housekeeping import of_the_machine
 from gpuwatch.agent.evidence.scheduled.manager import ManagerTimer, ask_timers, planned_by_manager
@@ -200,7 +200,7 @@ def _add(  # noqa: PLR0913  what is known of a timer's file
 def transient(folder: Path) -> list[Path]:
     """The timers of systemd-run in that folder."""
     try:
-        return [path for path in list_paths(folder) if path.name.endswith(".timer")]
+        return list_paths(folder, ends_in(".timer"))
     except FileNotFoundError:
         return []
 
@@ -212,14 +212,13 @@ def made_here(units: Path, kinds: tuple[str, ...] = (".timer",)) -> list[Path]:
     """
     found: dict[str, Path] = {}
     try:
-        folders = [path for path in list_paths(units) if path.name.endswith((".wants", ".requires"))]
+        folders = list_paths(units, ends_in(".wants", ".requires"))
     except FileNotFoundError:
         return []
     for folder in folders:
-        for link in list_paths(folder):
-            if link.name.endswith(kinds):
-                file = units / link.name
-                found[link.name] = file if is_there(file) else link
+        for link in list_paths(folder, ends_in(*kinds)):
+            file = units / link.name
+            found[link.name] = file if is_there(file) else link
     return [path for path in found.values() if not _is_shipped(path)]
 
 
