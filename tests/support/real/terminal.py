@@ -89,9 +89,9 @@ class Terminal:
 
     def ended(self) -> int:
         """Its exit status, once it has ended."""
-        status = self.process.wait(30)
+        status = self.process.wait(120)
         os.close(self._slave)
-        self._reader.join(10)
+        self._reader.join(60)
         self._slave = os.open(self._name, os.O_RDWR | os.O_NOCTTY)  # the other one was hung up
         return status
 

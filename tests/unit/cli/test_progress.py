@@ -23,7 +23,7 @@ from gpuwatch.simulate.fleet.options import Options
 from tests.support.builders.fleet import NOW
 from tests.support.real.terminal import Terminal
 
-LONG = (sys.executable, "-m", "gpuwatch", "demo", "--headless", "--hours", "12", "--json")
+LONG = (sys.executable, "-m", "gpuwatch", "demo", "--headless", "--hours", "4", "--json")
 
 
 def test_on_a_pipe_nothing_is_written(capfd: pytest.CaptureFixture[str]) -> None:
@@ -110,7 +110,7 @@ def test_a_bar_is_on_standard_error_alone_and_gone_at_the_end(tmp_path: Path) ->
     assert "%" in said
     assert "\x1b[38" not in said
     assert said.rstrip().endswith("\x1b[2K")
-    assert json.loads(out.read_text(encoding="utf-8"))["hours"] == 12
+    assert json.loads(out.read_text(encoding="utf-8"))["hours"] == 4
 
 
 def test_a_pipe_gets_the_same_document_and_not_a_word_more() -> None:
@@ -118,4 +118,4 @@ def test_a_pipe_gets_the_same_document_and_not_a_word_more() -> None:
     done = subprocess.run(LONG, capture_output=True, check=True, env={**os.environ, "FORCE_COLOR": "1"})
 
     assert done.stderr == b""
-    assert json.loads(done.stdout)["hours"] == 12
+    assert json.loads(done.stdout)["hours"] == 4

@@ -41,8 +41,9 @@ def test_a_driver_is_killed_with_its_children_at_the_end_of_the_permit(driver: D
     driver.does("stop", f"trap '' TERM INT HUP; sleep 1000 & echo $$ $! >{driver.folder}/running; wait")
     cloud, running = driver.cloud(), driver.folder / "running"
     cloud.nodes()
-    for seconds in (0.3, 1.0, 5.0, 30.0):  # a busy machine may not have begun by then
-        with pytest.raises(CloudUnavailableError, match="did not end within"):
+    for seconds in (0.3, 1.0, 5.0, 30.0):  # on a busy machine it has not begun by then
+        # Where this process has no turn for a fifth of a second, timeout(1) kills it first, with status 137.
+        with pytest.raises(CloudUnavailableError, match=r"did not end within|status -9|status 137"):
             cloud.stop("m-1", "key", permit=a_permit(seconds))
         if running.exists() and running.read_text(encoding="utf-8").split():
             break
