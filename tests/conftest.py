@@ -95,6 +95,11 @@ def pytest_collection_modifyitems(config: pytest.Config, items: list[pytest.Item
             item.add_marker(pytest.mark.slow)
 
 
+def pytest_collection_finish() -> None:
+    """Modules and tests stay until the end: no collection of garbage looks at them, which took a second each time."""
+    gc.freeze()
+
+
 def pytest_runtest_setup(item: pytest.Item) -> None:
     """A test marked `component(name)` needs that program."""
     for marker in item.iter_markers("component"):

@@ -5,6 +5,7 @@ from dataclasses import dataclass, field
 from gpuwatch.clouds.several import SeveralClouds
 from gpuwatch.controller.context import ControllerContext
 from gpuwatch.controller.round import Round, step
+from gpuwatch.controller.timings import Timings
 from gpuwatch.simulate.memory_ledger import InMemoryLedger
 from tests.support.builders.fleet import Desk, FakeFleet
 from tests.support.fakes.two_clouds import Agents
@@ -20,6 +21,7 @@ class LightDesk(Desk):
     clouds: SeveralClouds | None = None
     light: InMemoryLedger = field(default_factory=InMemoryLedger)
     rounds_: int = 0
+    timings: Timings = field(default_factory=Timings)
 
     def use_clouds(self, fleets: dict[str, FakeFleet]) -> None:
         """These are its clouds, by their names; the first one's numbers are measured."""
@@ -38,6 +40,7 @@ class LightDesk(Desk):
                 memory=parts.memory,
                 prices=parts.prices,
                 interval_seconds=parts.interval_seconds,
+                timings=self.timings,
             )
         )
         self.rounds_ += 1

@@ -60,8 +60,6 @@ def test_machines_that_stop_themselves_count_towards_the_maximum(minutes: float)
     ("pools", "minutes", "then"),
     [
         (1, 6.0, NodeState.STOPPED),
-        (1, 30.0, NodeState.TERMINATED),
-        (1, 90.0, NodeState.STOPPED),
         (1, 90.0, NodeState.TERMINATED),
         (3, 6.0, NodeState.TERMINATED),
         (3, 90.0, NodeState.STOPPED),

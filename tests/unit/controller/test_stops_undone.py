@@ -86,8 +86,9 @@ def said(done: Round) -> str:
     return " ".join([*steps, *(answer.sentence for each in done.reviews for answer in each.refusals)])
 
 
-@pytest.mark.parametrize(("minutes", "works"), [(5.0, 0.0), (0.0, 0.0), (120.0, 0.0), (5.0, 10.0)])
-@pytest.mark.parametrize("tells", [True, False])
+@pytest.mark.parametrize(
+    ("minutes", "works", "tells"), [(5.0, 0.0, True), (0.0, 0.0, False), (120.0, 0.0, True), (5.0, 10.0, False)]
+)
 def test_a_machine_that_somebody_always_starts_again_is_left_alone_for_a_growing_time(
     minutes: float, works: float, *, tells: bool
 ) -> None:
@@ -225,8 +226,7 @@ def test_gpuwatchs_own_start_undoes_nothing() -> None:
     assert cloud.started == []
 
 
-@pytest.mark.parametrize("works", [0.0, 10.0])
-@pytest.mark.parametrize("size", [1, 3])
+@pytest.mark.parametrize(("size", "works"), [(3, 0.0), (1, 10.0)])
 def test_a_group_that_somebody_always_enlarges_again_is_left_alone_for_a_growing_time(size: int, works: float) -> None:
     """Its members are ended twice on the first day, and then once after a day, two, four."""
     desk, _ = a_group_desk(size, works=works)
