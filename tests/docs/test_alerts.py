@@ -43,9 +43,14 @@ def named(name: str) -> list[Rule]:
 
 def ran(program: str, *arguments: str, folder: Path = ALERTS) -> str:
     """What a program says in alerts/; fails with it."""
-    command, environment = [require(program), *arguments], {**os.environ, "GOGC": "800"}  # a third of its work is GC
     done = subprocess.run(
-        command, cwd=folder, env=environment, capture_output=True, text=True, check=False, timeout=900
+        [require(program), *arguments],
+        cwd=folder,
+        env={**os.environ, "GOGC": "800"},  # a third of its work is collecting garbage
+        capture_output=True,
+        text=True,
+        check=False,
+        timeout=900,
     )
     assert done.returncode == 0, done.stdout + done.stderr
     return done.stdout
