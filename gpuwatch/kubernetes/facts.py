@@ -50,11 +50,15 @@ SAFE_TO_EVICT = "cluster-autoscaler.kubernetes.io/safe-to-evict"
 KUBEFLOW_OWNER = "owner"  # of a namespace that a Kubeflow profile made
 MIRROR = "kubernetes.io/config.mirror"  # a static pod: the kubelet makes it, and no API can end it
 _SOURCE, _STATIC = "kubernetes.io/config.source", frozenset({"file", "http"})  # the same, as the kubelet marks it
-DAEMON_SET = "DaemonSet"
+# What leaves its pods on their nodes, by kind and group; the last one is OpenKruise's. A node owns its static pods.
+_DAEMONS = frozenset(
+    {("DaemonSet", "apps"), ("DaemonSet", "extensions"), ("DaemonSet", "apps.kruise.io"), ("Node", "")}
+)
 STATIC_UID = "kubernetes.io/config.hash"  # the uid that the kubelet and its control groups have for a static pod
 # On nodes: who made their machines, and makes others in the place of those that are missing.
 MACHINE_OWNERS: Mapping[str, NodeOwner] = {
     "cluster.x-k8s.io/machine": "Cluster API",
+    "cluster.x-k8s.io/cluster-name": "Cluster API",  # also on nodes of a MachinePool, which have no Machine each
     "machine.openshift.io/machine": "OpenShift's Machine API",
 }
 _KEPT = frozenset(
@@ -155,6 +159,7 @@ def pod_facts(pod: PodObject, gpu_resources: Sequence[str]) -> PodFacts | None:
     owner, safe = controller_of(meta), (meta.annotations or {}).get(SAFE_LOCAL_VOLUMES)
     marks = meta.annotations or {}
     mirror = MIRROR in marks or marks.get(_SOURCE) in _STATIC
+    is_daemon = owner is not None and is_of_daemons(owner.api_version, owner.kind)
     return PodFacts(
         namespace=intern(meta.namespace),
         name=meta.name,
@@ -176,7 +181,7 @@ def pod_facts(pod: PodObject, gpu_resources: Sequence[str]) -> PodFacts | None:
         nominated=(status.nominated_node_name if status is not None and node is None else None) or None,
         claims=claims_of(spec),
         needs=needs_of(pod),
-        daemon_data=data_of_daemon(spec, safe) if owner is not None and owner.kind == DAEMON_SET else None,
+        daemon_data=data_of_daemon(spec, safe) if is_daemon else None,
         devices=None if spec.resource_claims else requested_devices(spec, gpu_resources),
         uses_any_gpu=uses_any_gpu(spec),
         device_claims=_device_claims(spec, status),
@@ -267,6 +272,11 @@ def keeping_annotations(meta: ObjectMeta) -> Mapping[str, str]:
 def controller_of(meta: ObjectMeta) -> OwnerReference | None:
     """What would make it again."""
     return next((each for each in meta.owner_references or () if each.controller), None)
+
+
+def is_of_daemons(api_version: str, kind: str) -> bool:
+    """Whether a drain leaves the pods of such an owner; somebody's own kind may have the same name."""
+    return (kind, api_version.rpartition("/")[0]) in _DAEMONS
 
 
 def version_of(meta: ObjectMeta) -> int:

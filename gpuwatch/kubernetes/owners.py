@@ -18,7 +18,7 @@ import msgspec
 from gpuwatch.clouds.errors import AuthFailedError, CloudError, NotFoundError
 from gpuwatch.kubernetes.client import METADATA, METADATA_LIST, PLAIN, Api
 from gpuwatch.kubernetes.errors import UNAUTHORIZED
-from gpuwatch.kubernetes.facts import OwnerFacts, job_facts, owner_facts
+from gpuwatch.kubernetes.facts import OwnerFacts, is_of_daemons, job_facts, owner_facts
 from gpuwatch.kubernetes.objects import ApiResources, Described, JobObject, OwnerReference
 from gpuwatch.kubernetes.unreadable import protected_owner, read_or_protect
 from gpuwatch.kubernetes.watch import Watch
@@ -28,7 +28,6 @@ from gpuwatch.runtime.clock import Clock
 _LOG = logging.getLogger(__name__)
 _DESCRIBED = msgspec.json.Decoder(Described)
 _JOB = msgspec.json.Decoder(JobObject)
-_LEFT_ALONE = frozenset({"DaemonSet", "Node"})  # a drain leaves their pods, so that nothing is asked of them
 _NEVER_READ = frozenset({("v1", "Secret"), ("v1", "ConfigMap")})  # whatever our rights are, and whoever names one
 _API_VERSION = re.compile(r"(?:[a-z0-9][a-z0-9.-]*/)?[a-z][a-z0-9-]*")  # the API server takes any text in an owner's
 _MOST_KINDS = 64  # all that the chart names, and as many again
@@ -150,7 +149,7 @@ class Owners:
         """Follow a kind; None: it is followed already, or cannot be."""
         now = self._clock.monotonic()
         with self._lock:
-            if kind in self._watches or kind[1] in _LEFT_ALONE or kind == POD:
+            if kind in self._watches or is_of_daemons(*kind) or kind == POD:
                 return None
             if kind in self._refused and now < self._refused[kind][1]:
                 return None

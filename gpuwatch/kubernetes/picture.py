@@ -20,6 +20,7 @@ from gpuwatch.kubernetes.facts import (
     NodeFacts,
     OwnerFacts,
     PodFacts,
+    is_of_daemons,
     time_of,
 )
 from gpuwatch.kubernetes.marks import kept_by, longest, nearest, node_owner, protection, snoozed_until
@@ -47,9 +48,8 @@ from gpuwatch.model.workload_kinds import ACTIONS, BY_LABEL, KINDS, ONCE, QUEUE_
 
 _DEEPEST = 8  # owners above a pod: Pod, ReplicaSet, Deployment, and what made that
 # The groups of those kinds that gpuwatch can end. Volcano's Job is another one, and has another end.
-_GROUPS = {each.kind: each.group for each in KINDS if each.actions}
+_GROUPS = {"DaemonSet": "apps", "Node": "", **{each.kind: each.group for each in KINDS if each.actions}}
 _USERNAME = "hub.jupyter.org/username"  # on the pods that JupyterHub makes for people: no object owns them
-_DAEMONS = frozenset({"DaemonSet", "Node"})
 # Labels by which a node says what it is; all others are left out, for a round keeps every node.
 _KEPT_LABELS = frozenset(
     {
@@ -98,7 +98,7 @@ class Picture:
         if owner and owner != workload.owner:
             workload = replace(workload, owner=owner)
         snoozed = snoozed_until(own)
-        daemon = pod.mirror or (pod.owner is not None and pod.owner.kind in _DAEMONS)
+        daemon = pod.mirror or (pod.owner is not None and is_of_daemons(pod.owner.api_version, pod.owner.kind))
         if snoozed is not None and (workload.snoozed_until is None or snoozed > workload.snoozed_until):
             workload = replace(workload, snoozed_until=snoozed)
         claimed = self._claimed_devices(pod)
@@ -176,8 +176,9 @@ class Picture:
         doubt: str | None = None
         reference, bare = None if pod.mirror else pod.owner, pod.owner is None and not pod.mirror
         while reference is not None and len(chain) < _DEEPEST:
-            found = self.owners(reference, pod.namespace) if reference.kind not in _DAEMONS else None
-            if found is None and reference.kind not in _DAEMONS and not chain:
+            daemons = is_of_daemons(reference.api_version, reference.kind)
+            found = None if daemons else self.owners(reference, pod.namespace)
+            if found is None and not daemons and not chain:
                 bare = True  # what made it is gone: nothing would make it again
             kind, name, uid = _kind(reference), reference.name, reference.uid
             named.append((kind, uid))

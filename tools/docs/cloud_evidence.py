@@ -27,7 +27,7 @@ The steps are the same on each cloud; its page has the commands.
 | tag | value | meaning |
 | --- | --- | --- |
 | `gpuwatch:fleet` | the fleet's name | gpuwatch may act on it; without it gpuwatch only looks |
-| `gpuwatch:pool` | a pool | the rules; else `default`. One that no setting names [holds](../guard.md#unknown_pool) |
+| `gpuwatch:pool` | a pool | which rules; else `default`. An [unknown pool](../guard.md#unknown_pool) keeps them on |
 | `gpuwatch:owner` | a name | who gets messages; limits for each owner |
 | `gpuwatch:protect` | `true`, or a time such as `2026-01-31T18:00Z` | never touch it, or not until then |
 | `gpuwatch:snooze-until` | a time | not until then, within `max_snooze` |

@@ -35,12 +35,10 @@ from tests.support.real.kubernetes_controllers import (
     possible,
 )
 
-OPERATORS = ("jobset-controller", "lws-controller", "kueue-manager")
 pytestmark = [
     pytest.mark.component("kube-apiserver"),
     pytest.mark.skipif(
-        not possible() or not all(built(each).exists() for each in OPERATORS),
-        reason=f"`kubernetes_programs.py` builds controllers, scheduler, KWOK, {', '.join(OPERATORS)} with Go",
+        not possible(), reason="`kubernetes_programs.py` builds controllers, scheduler and KWOK with Go"
     ),
 ]
 JOB_SET, GROUPS = BY_LABEL["JobSet"], BY_LABEL["LeaderWorkerSet"]
@@ -50,7 +48,9 @@ MERGE = "application/merge-patch+json"
 @pytest.fixture
 def team(plane: ControlPlane, request: pytest.FixtureRequest) -> Iterator[str]:
     """A namespace in a cluster with one operator and one node of four GPUs."""
-    kinds, operator = request.param
+    kinds, operator, program = request.param
+    if not built(program).exists():
+        pytest.skip(f"`kubernetes_programs.py {program}` builds it with Go")
     plane.custom(*kinds())
     with controllers(plane), operator(plane):
         plane.admin.create(node_object("gpu-1", gpus=4))
@@ -113,7 +113,9 @@ def a_training(team: str) -> Object:
     return object_of(JOB_SET, team, "train", annotations={IDLE_ACTION: "stop"}, replicatedJobs=[job])
 
 
-@pytest.mark.parametrize("team", [(lambda: [kind_of(JOB_SET)], jobset_controller)], indirect=True, ids=["jobset"])
+@pytest.mark.parametrize(
+    "team", [(lambda: [kind_of(JOB_SET)], jobset_controller, "jobset-controller")], indirect=True, ids=["jobset"]
+)
 def test_a_job_set_ends_stays_ended_and_comes_back(plane: ControlPlane, team: str, cluster: ApiCluster) -> None:
     """Its controller suspends its Jobs, so that nobody makes its pods again until its people resume it."""
     made = eventual(plane, a_training(team))
@@ -146,7 +148,9 @@ def test_a_job_set_ends_stays_ended_and_comes_back(plane: ControlPlane, team: st
 
 
 @pytest.mark.nightly
-@pytest.mark.parametrize("team", [(lambda: [kind_of(GROUPS)], lws_controller)], indirect=True, ids=["lws"])
+@pytest.mark.parametrize(
+    "team", [(lambda: [kind_of(GROUPS)], lws_controller, "lws-controller")], indirect=True, ids=["lws"]
+)
 def test_a_group_of_a_leader_and_its_workers_is_one_whole(plane: ControlPlane, team: str, cluster: ApiCluster) -> None:
     """The leader without a GPU has its worker's group and no other; scaled to zero they end, and come back."""
     leader, worker = ({"containers": [{"name": "main", "image": "work", "resources": each}]} for each in _PARTS)
@@ -219,7 +223,7 @@ def a_queue(team: str) -> list[Object]:
 
 
 @pytest.mark.nightly
-@pytest.mark.parametrize("team", [(kueue_kinds, kueue_manager)], indirect=True, ids=["kueue"])
+@pytest.mark.parametrize("team", [(kueue_kinds, kueue_manager, "kueue-manager")], indirect=True, ids=["kueue"])
 def test_a_job_of_kueues_waits_runs_ends_and_comes_back(plane: ControlPlane, team: str, cluster: ApiCluster) -> None:
     """One that waits for quota is demand; one that runs is stopped by its Workload, and the other one has its turn."""
     for each in a_queue(team):

@@ -223,7 +223,8 @@ def test_a_job_without_a_failure_left_makes_no_pod_again(
 
 def test_the_marks_of_who_makes_machines_are_kept() -> None:
     """Cluster API, and OpenShift's own."""
-    marks = {"cluster.x-k8s.io/machine": "gpu-7", "machine.openshift.io/machine": "m/gpu-7"}
+    marks = {"machine.openshift.io/machine": "m/gpu-7"}
+    marks |= {f"cluster.x-k8s.io/{key}": "gpu-7" for key in ("machine", "cluster-name")}
     node = msgspec.json.decode(json.dumps(node_object("n", annotations={**marks, "other": "x"})), type=NodeObject)
 
     assert node_facts(node, GPU_RESOURCES).annotations == marks

@@ -198,12 +198,21 @@ def test_owners_that_own_each_other_end() -> None:
     assert "owners" in (pod.protected or "")
 
 
-@pytest.mark.parametrize("kind", ["DaemonSet", "Node"])
-def test_a_daemon_s_pods_stay(kind: str) -> None:
-    """A drain leaves those of a DaemonSet, and static pods."""
-    pod = seen(a_pod(refers("d", kind)))
+@pytest.mark.parametrize(
+    ("kind", "version", "stays"),
+    [
+        ("DaemonSet", "apps/v1", True),
+        ("DaemonSet", "apps.kruise.io/v1alpha1", True),
+        ("Node", "v1", True),
+        ("Node", "chain.example.com/v1", False),
+        ("DaemonSet", "example.com/v1", False),
+    ],
+)
+def test_a_daemon_s_pods_stay(kind: str, version: str, *, stays: bool) -> None:
+    """A drain leaves those of a DaemonSet, and static pods; somebody's own kind of that name has pods like others."""
+    pod = seen(a_pod(OwnerReference(api_version=version, kind=kind, name="d", uid="d", controller=True)))
 
-    assert (pod.daemon, pod.drained, pod.bare, pod.static) == (True, False, False, False)
+    assert (pod.daemon, pod.drained, pod.bare, pod.static) == (stays, not stays, not stays, False)
 
 
 def a_node(labels: dict[str, str] | None = None, taint: str = "", **annotations: str) -> NodeFacts:
@@ -227,7 +236,8 @@ def a_node(labels: dict[str, str] | None = None, taint: str = "", **annotations:
 
 def test_whose_a_node_is() -> None:
     """By the marks of Karpenter, of the cluster autoscaler, and of who makes another machine for one that is gone."""
-    assert node_owner(a_node(None, "", **{"cluster.x-k8s.io/machine": "gpu-7"})) == "Cluster API"
+    for mark in ("machine", "cluster-name"):
+        assert node_owner(a_node(None, "", **{f"cluster.x-k8s.io/{mark}": "gpu-7"})) == "Cluster API"
     assert node_owner(a_node(None, "", **{"machine.openshift.io/machine": "m/gpu-7"})) == "OpenShift's Machine API"
     assert node_owner(a_node({"karpenter.sh/nodepool": "gpu"})) == "karpenter"
     assert node_owner(a_node(taint="ToBeDeletedByClusterAutoscaler")) == "cluster-autoscaler"
