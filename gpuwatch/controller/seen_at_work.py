@@ -40,7 +40,7 @@ def with_seen_work(fleet: Fleet, seen: dict[str, float], uptime: float) -> Fleet
 
 
 def _in_doubt(node: Node, activity: Activity, ago: float) -> Node:
-    """The machine whose use is unknown, for it was seen at work so many seconds ago."""
+    """Make the use of a machine unknown that was seen at work so many seconds ago."""
     verdict = node.signal.verdict
     assert verdict is not None  # noqa: S101  it has an activity
     doubt = (

@@ -20,6 +20,7 @@ from itertools import groupby
 from operator import attrgetter
 
 from gpuwatch.model.activity import State
+from gpuwatch.model.bounds import is_storable
 from gpuwatch.model.decision import LedgerView
 from gpuwatch.model.fleet import Fleet, Node, NodeState, NodeVerdict
 from gpuwatch.model.sensors import AGENT, DRIVER, IMAGE, SensorRecord, SensorUse, Unproven
@@ -58,9 +59,11 @@ def count_machines(fleet: Fleet) -> Counts:
     for (pool, kind, driver, agent, image), amounts in alike.items():
         for of, value in ((DRIVER, driver), (AGENT, agent), (IMAGE, image)):
             one = (pool, kind, of, value or "")
-            if value and one in counts:
+            if not value or not is_storable(value):  # the record must be writable whatever one machine says
+                continue
+            if one in counts:
                 _add(counts[one], amounts)
-            elif value:
+            else:
                 counts[one] = amounts.copy()
     return counts
 

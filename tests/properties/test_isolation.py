@@ -4,7 +4,7 @@ from dataclasses import fields, replace
 from typing import Any
 
 import pytest
-from hypothesis import given, settings
+from hypothesis import example, given, settings
 from hypothesis import strategies as st
 
 from gpuwatch.controller.observe.scrape import read_answer
@@ -59,6 +59,7 @@ def test_the_neighbours_are_noticed_and_stopped() -> None:
 
 @settings(max_examples=LIVES * 2)
 @given(path=st.sampled_from(sorted(places(a_full_verdict()), key=str)), by=st.sampled_from(NASTY))
+@example(path=("verdict", "agent_version"), by="\ud800")  # of which there is a record besides the round's
 def test_anything_in_any_place_of_an_agents_word_changes_nothing_about_the_others(
     path: tuple[str | int, ...], by: object
 ) -> None:

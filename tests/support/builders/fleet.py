@@ -314,7 +314,7 @@ class FakeFleet(FakeGroups):
     def _now(self, node: Node) -> Node:
         """Let the lag run out."""
         due, state = self._until.get(node.id, (0.0, node.state))
-        if node.state in {NodeState.STOPPING, NodeState.TERMINATING} and self.clock.monotonic() >= due:
+        if node.state in (NodeState.STOPPING, NodeState.TERMINATING) and self.clock.monotonic() >= due:
             node = replace(node, state=state)
             self.put(node)
         return node

@@ -81,7 +81,7 @@ SPOILED_NOTICES: list[tuple[str, str, Callable[[Case], Case], str]] = [
     ("paused since", "no_notice", lambda c: interrupted(c, "paused"), "it was paused"),
     ("paused still", "no_notice", lambda c: interrupted(c, "paused", until=None), "it was paused"),
     ("observed since", "no_notice", lambda c: interrupted(c, "observed"), "only observed"),
-    ("away since", "no_notice", lambda c: interrupted(c, "away", minutes=11.0), "no rounds"),
+    ("away since", "no_notice", lambda c: interrupted(c, "away", minutes=11.0), "no round is on record"),
     ("others' shield", "scale_in_protection", lambda c: with_node(with_group(c), scale_in_protected=True), "else"),
     ("others' shield, unshielded", "scale_in_protection", lambda c: with_ledger(unshielding(c), shields=()), "else"),
     (

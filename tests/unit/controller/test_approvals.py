@@ -92,7 +92,7 @@ def test_activity_after_the_approval_ends_it() -> None:
     desk.ledger.approve("i-1", "ann@host", "", desk.clock.now())
     desk.fleet.show("i-1", State.BUSY, 0.0)
     desk.round()
-    desk.fleet.show("i-1", State.IDLE, 7200.0)
+    desk.fleet.show("i-1", State.IDLE, 0.0)
     for _ in range(60):
         desk.round()
 

@@ -130,7 +130,7 @@ def test_what_needs_no_approval_says_so(site: Site) -> None:
 def test_an_approval_is_of_the_notice_that_was_looked_at(site: Site) -> None:
     """Whoever looked at an earlier one has seen another idleness; what is in force may be approved once."""
     old = site.desk.ledger.view(site.desk.clock.now()).notices[0].key
-    site.desk.fleet.show("i-1", State.BUSY)
+    site.desk.fleet.show("i-1", State.OCCUPIED)
     site.round()
     site.desk.fleet.show("i-1", State.IDLE, 7200.0)
     site.round()

@@ -238,7 +238,7 @@ def become(site: Site, what: str) -> None:
     if what == "busy":
         fleet.show("i-1", State.BUSY)
     elif what in {"withdrawn", "again"}:
-        fleet.show("i-1", State.BUSY)
+        fleet.show("i-1", State.OCCUPIED)
         site.round()
         if what == "again":
             fleet.show("i-1", State.IDLE, 2 * HOUR)
