@@ -118,8 +118,10 @@ def _open_settings(path: Path | None) -> "Iterator[tuple[JoinSettings, Register]
             err=True,
         )
         sys.exit(2)
+    register = Register(Path(settings.folder))
     try:
-        yield settings, Register(Path(settings.folder))
+        register.check_authority()
+        yield settings, register
     except (OSError, ValueError) as error:
         why = f"{error.filename or settings.folder}: {error.strerror}" if isinstance(error, OSError) else str(error)
         if isinstance(error, PermissionError):

@@ -28,6 +28,7 @@ from gpuwatch.model.bounds import BoundedInt
 from gpuwatch.runtime.joined import LONGEST_NODE_ID, Token
 
 _FILE, _LOCK = "register.json", ".lock"
+_REMEDY = "put back a copy of the folder, or move the folder away and let all hosts join again"
 TOKENS_KEPT = timedelta(days=30)  # after their end, for `gpuwatch join list`
 HOSTS_KEPT = timedelta(days=90)  # after the end of their certificates: so long a name is nobody else's
 _MOST_HOSTS = 20_000
@@ -259,8 +260,7 @@ class Register:
         except FileNotFoundError as error:
             if not (self.folder / f"{AUTHORITY}.pem").exists():
                 raise
-            remedy = "put back a copy of the folder, or move the folder away and let all hosts join again"
-            raise ValueError(f"{path} is missing: {remedy}") from error
+            raise ValueError(f"{path} is missing: {_REMEDY}") from error
         except msgspec.MsgspecError as error:
             raise ValueError(f"{path} is damaged: {error}; put back a copy of the folder") from error
 
@@ -268,6 +268,12 @@ class Register:
         """Write an empty one where there is neither a register nor an authority; raises OSError."""
         if not any((self.folder / name).exists() for name in (_FILE, f"{AUTHORITY}.pem")):
             self._write(Book(schema=1))
+
+    def check_authority(self) -> None:
+        """Raise ValueError where hosts have joined and the authority is lost: a new one would shut all of them out."""
+        path = self.folder / f"{AUTHORITY}.pem"
+        if not path.exists() and (self.folder / _FILE).exists() and (book := self.read()).hosts:
+            raise ValueError(f"{path} is missing, and hosts have joined ({len(book.hosts)}): {_REMEDY}")
 
     @contextmanager
     def lock(self) -> Iterator[None]:

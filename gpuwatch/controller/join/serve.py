@@ -94,6 +94,7 @@ def open_authority(join: JoinSettings, fleet: str, clock: Clock, *, make: bool =
         remove_leftovers(register.folder)
         if make:
             register.begin()
+            register.check_authority()
         authority = make_authority(join, fleet, now) if make else Authority(join, now)
         authority = authority.keep_successor(fleet, now)
         authority.keep_own(now)

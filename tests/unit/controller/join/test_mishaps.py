@@ -145,6 +145,23 @@ def test_a_lost_register_is_no_empty_one(controller: Controller, host: JoiningHo
     assert revoked(controller) == {host.certificate().serial_number}
 
 
+def test_a_lost_certificate_of_the_authority_gives_no_other_one_where_hosts_have_joined(
+    controller: Controller, host: JoiningHost
+) -> None:
+    """Its key stays as it is, the words say what to do, and the certificate put back is believed as before."""
+    assert host.join(controller.url, controller.token()).exit_code == 0
+    folder = Path(controller.join.folder)
+    lost, key = (folder / "ca.pem").read_bytes(), (folder / "ca.key").read_bytes()
+    (folder / "ca.pem").unlink()
+    with pytest.raises(
+        ValueError, match=r"ca\.pem is missing, and hosts have joined \(1\): put back a copy of the folder"
+    ):
+        controller.begin()
+    assert ((folder / "ca.pem").exists(), (folder / "ca.key").read_bytes()) == (False, key)
+    (folder / "ca.pem").write_bytes(lost)
+    controller.begin()
+
+
 @pytest.mark.parametrize("name", ["controller.pem", "controller.key", "prometheus.pem", "prometheus.key", TRUST])
 def test_a_file_that_follows_from_others_is_made_again(controller: Controller, host: JoiningHost, name: str) -> None:
     """Lost, of another pair, or damaged: the controller makes it at its next look, and revoked hosts stay revoked."""
