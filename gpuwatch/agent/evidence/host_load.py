@@ -9,6 +9,8 @@ Packets that the machine forwards for others count as well: a VPN gateway or a r
 that shows them. A few occupy the machine for four hours, and for as long as they are a few in the mean since the
 boot: people reach something through it, and are silent now. So do frames that a bridge passes between two cards which
 lead elsewhere (a VPN of Ethernet), as many as go both ways: what is meant for all goes one way.
+
+Files in memory are nobody's program, and a stop loses them: very large ones occupy the machine.
 """
 
 import os
@@ -37,6 +39,8 @@ _SECTOR_BYTES = 512  # of /proc/diskstats, whatever the disk's own (Documentatio
 _PACKETS_PER_SECOND, _PACKETS_SPAN_SECONDS = 5.0, 60.0
 _A_FEW_PER_SECOND = 0.1  # a scanner's stray packet is less
 _GATEWAY_SECONDS = 4 * 3600.0
+_LARGE_MEMORY_FILES = 32 << 30
+_SHARED = re.compile(r"^Shmem: +(\d+) kB$", re.ASCII | re.MULTILINE)
 
 
 class Cpu:
@@ -84,10 +88,10 @@ class Cpu:
 
 
 class Disk:
-    """Busy while the real disks together read and write more than the limit."""
+    """Busy while the real disks together read and write more than the limit; occupied by large files in memory."""
 
     name = "disk"
-    source = "/proc/diskstats, whole real disks"
+    source = "/proc/diskstats, whole real disks; /proc/meminfo"
 
     def __init__(self, settings: DiskSettings, roots: Roots) -> None:
         self._rate = Rate(settings.busy_bytes_per_second)
@@ -101,9 +105,15 @@ class Disk:
         except (OSError, UnseenError):
             self._rate.forget()
             raise
-        if not real:
-            return (make_finding(self, State.IDLE, "there is no local disk"),)
-        return (_weigh_load(self._rate.judge(self, moved, now), now),)
+        found = make_finding(self, State.IDLE, "there is no local disk")
+        if real:
+            found = _weigh_load(self._rate.judge(self, moved, now), now)
+        held = _SHARED.search(_text(self._roots.proc / "meminfo"))
+        held_bytes = 1024 * int(held[1]) if held is not None else 0
+        if found.says is State.IDLE and held_bytes >= _LARGE_MEMORY_FILES:
+            note = f"{held_bytes / 1e9:.0f} GB of files are in memory, which a stop loses"
+            return (replace(found, says=State.OCCUPIED, note=note),)
+        return (found,)
 
     def _moved_bytes(self, real: frozenset[str]) -> dict[str, int]:
         """Bytes read and written by disk, since the boot."""

@@ -239,6 +239,17 @@ def test_a_diskless_machine_and_a_container(host: FolderHost) -> None:
     )
 
 
+@pytest.mark.parametrize(("gib", "says"), [(None, State.IDLE), (31, State.IDLE), (33, State.OCCUPIED)])
+def test_large_files_in_memory_occupy_the_machine(host: FolderHost, gib: int | None, says: State) -> None:
+    """Hours of copying into /dev/shm leave no process, and a stop loses them."""
+    host.write("proc/diskstats", "")
+    host.write("proc/meminfo", "MemTotal: 9 kB\n" if gib is None else f"MemTotal: 9 kB\nShmem:   {gib << 20} kB\n")
+    found = host.tells(Disk(DiskSettings(), host.roots))
+
+    assert found.says is says
+    assert says is State.IDLE or found.note == "35 GB of files are in memory, which a stop loses"
+
+
 def test_counters_that_vanish_and_return(moving: Moving) -> None:
     """What could not be read is unknown, and leaves nothing to compare the next look with."""
     moving.host.pass_time(10)
