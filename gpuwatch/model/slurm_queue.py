@@ -62,10 +62,14 @@ def held_nodes(
     """
     idle = list(nodes)
     held = {node.name: job for job in jobs if job.state in ON_A_NODE for node in idle if has(job.places, node.name)}
+    alike: dict[QueuedJob, list[SlurmNode]] = {}
     for job, most in starting_jobs(jobs, now):
-        places = job.reservation and (reservations or {}).get(job.reservation, "")
-        fitting = [node for node in idle if could_use(job, node) and (not places or has(places, node.name))]
-        fitting.sort(key=lambda node: (not has(job.wanted, node.name), node.leaves, node.name))
+        kind = kind_of(job)
+        if kind not in alike:
+            places = job.reservation and (reservations or {}).get(job.reservation, "")
+            alike[kind] = [node for node in idle if could_use(job, node) and (not places or has(places, node.name))]
+            alike[kind].sort(key=lambda node: (not has(kind.wanted, node.name), node.leaves, node.name))
+        fitting = alike[kind]
         need = needed_nodes(job, fitting)
         if seen and need == 1 and is_looked_at(job, now):
             continue
@@ -99,11 +103,11 @@ def starting_jobs(jobs: Sequence[QueuedJob], now: datetime) -> Iterator[tuple[Qu
 
 def needed_nodes(job: QueuedJob, fitting: Sequence[SlurmNode]) -> int:
     """Rule 2: how many nodes; a job that says its GPUs and not its nodes needs as many as have them."""
-    each = max((_gpus_on(node) or 0 for node in fitting), default=0)
-    return max(job.count, ceil(job.gpus / each) if each else job.count)
+    each = max((gpus_on(node) or 0 for node in fitting), default=0) if job.gpus else 0
+    return max(1, job.count, ceil(job.gpus / each) if each else 0)
 
 
-def _gpus_on(node: SlurmNode) -> int | None:
+def gpus_on(node: SlurmNode) -> int | None:
     """How many GPUs it has for jobs, where parts of one (MIG) are GPUs to Slurm; None: nobody knows."""
     return node.gpus if node.gpu_kinds is None else sum(count for _, count in node.gpu_kinds)
 
@@ -131,6 +135,15 @@ def _may_start(job: QueuedJob, now: datetime) -> bool:
     return job.start is None or (job.start.replace(tzinfo=now.tzinfo) - now).total_seconds() <= HORIZON_SECONDS
 
 
+def kind_of(job: QueuedJob) -> QueuedJob:
+    """Alike for jobs that may use the same nodes: a queue of thousands has few kinds."""
+    return QueuedJob(
+        job="", reason="", partitions=job.partitions, count=job.count, planned=job.planned, wanted=job.wanted,
+        excluded=job.excluded, reservation=job.reservation, megabytes=job.megabytes, gres=job.gres,
+        features=job.features, kinds=job.kinds,
+    )  # fmt: skip
+
+
 def could_use(job: QueuedJob, node: SlurmNode) -> bool:
     """Rule 1: whether it may use the node once that is idle."""
     if node.partitions is not None and not set(node.partitions) & set(job.partitions):
@@ -144,7 +157,7 @@ def could_use(job: QueuedJob, node: SlurmNode) -> bool:
         return False
     if node.features is not None and not _has_features(job.features, node.features):
         return False
-    asked, gpus = gpus_by_kind(job.gres), _gpus_on(node)
+    asked, gpus = gpus_by_kind(job.gres), gpus_on(node)
     if gpus is not None and sum(asked.values()) > gpus:
         return False
     if node.gpu_kinds is None:

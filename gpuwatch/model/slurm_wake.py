@@ -12,7 +12,8 @@ Rules, all of them:
 5. A node of a reservation in force is for the jobs of that reservation.
 """
 
-from collections.abc import Iterable, Mapping, Sequence
+from collections import defaultdict, deque
+from collections.abc import Collection, Iterable, Mapping, Sequence
 from dataclasses import dataclass, replace
 from datetime import datetime
 from math import ceil, inf
@@ -23,8 +24,10 @@ from gpuwatch.model.slurm_queue import (
     ON_A_NODE,
     RESOURCES,
     could_use,
+    gpus_on,
     has,
     is_looked_at,
+    kind_of,
     needed_nodes,
     starting_jobs,
 )
@@ -44,7 +47,8 @@ class _Room:
 
     def __post_init__(self) -> None:
         """All of it is free."""
-        self.gpus = inf if self.node.gpus is None else float(self.node.gpus)
+        gpus = gpus_on(self.node)
+        self.gpus = inf if gpus is None else float(gpus)
         self.megabytes = inf if self.node.megabytes is None else self.node.megabytes
 
 
@@ -77,17 +81,30 @@ def woken_nodes(
         if lacks_nodes(job) or job.state in ON_A_NODE
     ]
     woken: dict[str, QueuedJob] = {}
+    reserved = _reserved_nodes(rooms, reservations)
+    in_force = {name for name, each in reservations.items() if _is_in_force(each, now)}
+    alike: dict[QueuedJob, list[_Room]] = {}  # a queue of thousands asks for few kinds of nodes
+    most = sum(room.asleep for room in rooms)
     for job, tasks in starting_jobs(asking, now):
-        fitting = [room for room in rooms if could_use(job, room.node) and _is_open(job, room.node, reservations, now)]
-        _wake_for(job, tasks, fitting, woken, now)
+        if len(woken) == most:
+            break
+        kind = kind_of(job)
+        if kind not in alike:
+            fitting = [room for room in rooms if could_use(job, room.node)]
+            others = in_force - {job.reservation}
+            if job.reservation in reservations:
+                fitting = [room for room in fitting if job.reservation in reserved[room.node.name]]
+            alike[kind] = [room for room in fitting if others.isdisjoint(reserved[room.node.name])]
+        _wake_for(job, tasks, alike[kind], woken, now)
     return woken
 
 
-def _is_open(job: QueuedJob, node: SlurmNode, reservations: Mapping[str, Reservation], now: datetime) -> bool:
-    """Whether no reservation keeps the job from the node (rule 5)."""
-    own = reservations.get(job.reservation)
-    others = [each.nodes for each in reservations.values() if each is not own and _is_in_force(each, now)]
-    return (own is None or has(own.nodes, node.name)) and not any(has(each, node.name) for each in others)
+def _reserved_nodes(rooms: Iterable[_Room], reservations: Mapping[str, Reservation]) -> Mapping[str, Collection[str]]:
+    """The reservations of each node, by their names (rule 5)."""
+    found = defaultdict[str, set[str]](set)
+    for room in rooms:
+        found[room.node.name].update(name for name, each in reservations.items() if has(each.nodes, room.node.name))
+    return found
 
 
 def _is_in_force(each: Reservation, now: datetime) -> bool:
@@ -100,15 +117,20 @@ def _wake_for(job: QueuedJob, tasks: int, fitting: Sequence[_Room], woken: dict[
     if need == 1 and is_looked_at(job, now):
         fitting = [room for room in fitting if not room.idle]
     gpus = gpu_count(job.gres) or ceil(job.gpus / need)
+
+    def has_room(room: _Room) -> bool:
+        return gpus <= room.gpus and job.megabytes <= room.megabytes
+
+    free = deque(sorted(filter(has_room, fitting), key=lambda room: (room.asleep, room.node.name)))
     for _ in range(tasks):
-        free = [room for room in fitting if gpus <= room.gpus and job.megabytes <= room.megabytes]
-        chosen = sorted(free, key=lambda room: (room.asleep, room.node.name))[:need]
-        if len(chosen) < need:
+        if len(free) < need:
             return
+        chosen = [free.popleft() for _ in range(need)]
         for room in chosen:
             if room.asleep:
                 woken[room.node.name], room.asleep = job, False
-            room.gpus = 0.0 if room.node.gpus is None else room.gpus - gpus
+            room.gpus = 0.0 if room.gpus == inf else room.gpus - gpus
             room.megabytes -= job.megabytes
         if not gpus:
             return  # as many tasks as it takes on one node
+        free.extendleft(filter(has_room, reversed(chosen)))

@@ -1,5 +1,6 @@
 """model/slurm_wake.py: which nodes that are off are started for Slurm's queue, case by case."""
 
+import sys
 from collections.abc import Callable, Iterable
 from dataclasses import replace
 from datetime import UTC, datetime, timedelta
@@ -131,6 +132,15 @@ CASES = {
     "others' reservation tomorrow": (partial(woken, JOB, reservations=[reserved("1-3", begins=24.0)]), "2:901"),
     "it runs already": (partial(woken, replace(JOB, state="R", reason="None", places="gpu-1")), ""),
     "requeued and held": (partial(woken, replace(JOB, state="RH")), ""),
+    "squeue says no nodes": (partial(woken, replace(CPUS, count=0)), "2:901"),
+    "parts of GPUs": (
+        partial(
+            woken,
+            *(replace(JOB, job=str(number), gres="gpu:1g.10gb:4") for number in (901, 902)),
+            asleep=[replace(each, gpus=0) for each in nodes(2, 3, 4, gres="gpu:1g.10gb:7")],
+        ),
+        "2:901 3:902",
+    ),
     "nobody knows the node's GPUs": (
         partial(woken, JOB, replace(JOB, job="902"), asleep=[SlurmNode(name="gpu-2"), SlurmNode(name="gpu-3")]),
         "2:901 3:902",
@@ -142,6 +152,36 @@ CASES = {
 def test_a_job_wakes_the_hosts_that_it_lacks_and_no_more(asked: Callable[[], str], found: str) -> None:
     """Each case as Slurm's users make it; hosts 2, 3 and 4 are off, with eight GPUs each."""
     assert asked() == found
+
+
+def _calls(asked: Callable[[], str]) -> int:
+    """How many functions it calls."""
+    count = 0
+
+    def note(*_: object) -> None:
+        nonlocal count
+        count += 1
+
+    before = sys.getprofile()
+    sys.setprofile(note)
+    try:
+        asked()
+    finally:
+        sys.setprofile(before)
+    return count
+
+
+def test_a_long_queue_and_a_large_fleet_cost_what_either_costs() -> None:
+    """Twice the hosts and tasks of an array make twice the work; a hundred jobs that are alike make little more."""
+    tasks = [
+        _calls(partial(woken, replace(ARRAY, gres="gpu:1", tasks=number * 8), asleep=nodes(*range(number))))
+        for number in (100, 200)
+    ]
+    assert tasks[1] < 3 * tasks[0]
+    course = [reserved("500-600"), reserved("700-800", name="other")]
+    jobs = [replace(GANG, job=str(number), count=201) for number in range(100)]
+    calls = _calls(partial(woken, *jobs, asleep=nodes(*range(200)), reservations=course))
+    assert calls < 10 * 100 * 200, "jobs that are alike are compared with each host once for all"
 
 
 JOBS = st.builds(
