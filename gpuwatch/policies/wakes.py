@@ -11,9 +11,9 @@ Rules, all of them:
 """
 
 from collections import defaultdict
-from collections.abc import Collection, Iterator, Mapping, Sequence
+from collections.abc import Collection, Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, field
-from datetime import datetime, timedelta
+from datetime import UTC, datetime, timedelta
 from typing import Protocol
 
 from gpuwatch.model.decision import Observation, Reason, Step, Verb
@@ -80,22 +80,32 @@ def rests_of(observation: Observation, waiting: Collection[str]) -> Rests:
 def _rests_by_name(found: Mapping[str, Sequence[Life]], waiting: Collection[str], now: datetime) -> dict[str, datetime]:
     rests: dict[str, datetime] = {}
     for name, lives in found.items():
-        ends = list(_vain_ends(lives, waiting))
-        if not ends:
+        ended = list(_vain_lives(lives, waiting))
+        if not ended:
             continue
-        until = max(ends) + timedelta(seconds=backoff_seconds(len(ends), first=_FIRST, longest=_LONGEST))
+        rest = backoff_seconds(_times(ended), first=_FIRST, longest=_LONGEST)
+        until = max(at for _, at in ended) + timedelta(seconds=rest)
         if until > now:
             rests[name] = until
     return rests
 
 
-def _vain_ends(lives: Sequence[Life], waiting: Collection[str]) -> Iterator[datetime]:
-    """When the newest starts in vain, in a row, ended; those that are not over, or did not last, say nothing."""
+def _times(ended: Iterable[tuple[datetime, datetime]]) -> int:
+    """How often, the newest first: hosts that ran together, as those of one job, count once."""
+    count, begun = 0, datetime.max.replace(tzinfo=UTC)
+    for at, end in ended:
+        count += end <= begun
+        begun = at
+    return count
+
+
+def _vain_lives(lives: Sequence[Life], waiting: Collection[str]) -> Iterator[tuple[datetime, datetime]]:
+    """Begin and end of the newest starts in vain, in a row; those that are not over, or did not last, say nothing."""
     for life in lives:
         if life.worked or life.asked[WOKEN_FOR] not in waiting:
             return
         if life.end is End.REMOVED and life.ended_at is not None:
-            yield life.ended_at
+            yield life.at, life.ended_at
 
 
 def woken(

@@ -85,8 +85,9 @@ def awaits(node: Node, fleet: Fleet) -> int:
     known, view = node.kubernetes, fleet.cluster
     if known is None or view is None:
         return 0
-    pods = (pod for pod in view.pending if fits(pod, known) and is_of(pod, known, view))
-    return max((1 + is_bound(pod) for pod in pods), default=0)
+    if any(is_bound(pod) and fits(pod, known) and is_of(pod, known, view) for pod in view.pending):
+        return 2
+    return int(any(fits(pod, known) and is_of(pod, known, view) for pod in view.pending))
 
 
 def is_of(pod: Pod, node: KubernetesNode, view: ClusterView) -> bool:

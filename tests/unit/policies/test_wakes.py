@@ -134,6 +134,19 @@ def test_a_start_in_vain_rests_host_and_pod_ever_longer(lives: tuple[Life, ...],
     assert names(seen(a_host(1), pods=(a_pod(),), lives=lives)) == hosts
 
 
+def test_hosts_that_were_started_together_for_one_job_were_in_vain_once() -> None:
+    """Eight hosts of one job rest it for an hour after the last of them, as one would; eight times in a row do not."""
+    together = tuple(
+        a_start(number, 0.5 + number / 100, work="901", key=f"k{number}", at=NOW - timedelta(hours=2))
+        for number in range(8)
+    )
+    found = seen(a_host(1))
+    assert rests_of(replace(found, lives=together), {"901"}).work == {"901": NOW + timedelta(minutes=30)}
+    before = tuple(a_start(number, 2.0 + 2 * number, work="901") for number in range(1, 3))
+    rests = rests_of(replace(found, lives=(*together, *before)), {"901"})
+    assert rests.work == {"901": NOW + timedelta(hours=3.5)}
+
+
 def test_a_host_that_rests_leaves_the_pod_to_another_only_if_the_pod_does_not_rest() -> None:
     """Another pod's start was in vain here: this pod has the next host started."""
     found = seen(a_host(1), a_host(2), pods=(a_pod(), a_pod("q")), lives=(a_start(1, 0.5, work="team/q"),))
