@@ -127,11 +127,16 @@ def woken(
 
 def _starts(observation: Observation, pool: str, rules: Rules) -> Iterator[Step]:
     """Yield a start of each host that work waits for."""
-    for node in observation.fleet.roster(pool).nodes:
+    off = [node for node in observation.fleet.roster(pool).nodes if node.owned and node.state is NodeState.STOPPED]
+    for node in off:
         known = node.slurm
-        if node.state is NodeState.STOPPED and known is not None and known.wanted_for is not None:
+        if known is not None and known.wanted_for is not None:
             yield _start(node, known.wanted_for, known.wanted_by or "")
-    if observation.fleet.cluster is None or any(each.signal == PENDING for each in rules.scaling.metrics.values()):
+    if (
+        not off
+        or observation.fleet.cluster is None
+        or any(each.signal == PENDING for each in rules.scaling.metrics.values())
+    ):
         return
     rests = rests_of(observation, {str(pod) for pod in pending_pods.waiting(observation.fleet, pool)})
     for node, pods in pending.woken(observation, pool, rules.warm_up, rules.start, rests):

@@ -1,5 +1,6 @@
 """policies/wakes.py: hosts of one's own that pods wait for are started by name; what was in vain rests."""
 
+import sys
 from dataclasses import replace
 from datetime import timedelta
 
@@ -91,6 +92,25 @@ def test_what_nobody_knows_and_what_is_anothers_wakes_nothing() -> None:
     assert names(seen(a_host(1, capacity_type=CapacityType.ON_DEMAND), pods=(a_pod(),))) == []
     foreign = replace(seen(a_host(1), pods=(a_pod(),)), ledger=LedgerView())
     assert names(foreign) == []
+
+
+def test_a_pool_without_a_host_that_is_off_costs_a_round_nothing() -> None:
+    """A cloud's thousands of nodes are not compared with thousands of pods: none of its nodes is woken for them."""
+    clouds = [
+        a_host(number, off=number < 5, capacity_type=CapacityType.ON_DEMAND, launched_at=NOW - timedelta(days=9))
+        for number in range(40)
+    ]
+    found = seen(*clouds, pods=tuple(a_pod(f"p{number}", 8.0) for number in range(50)))
+    resolve(found, "default", propose(found, "default", RULES), RULES)
+    called = list[str]()
+    before = sys.getprofile()
+    sys.setprofile(lambda frame, *_: called.append(frame.f_code.co_name))
+    try:
+        resolve(found, "default", propose(found, "default", RULES), RULES)
+    finally:
+        sys.setprofile(before)
+    assert "resolve" in called
+    assert "takes" not in called
 
 
 def test_a_pool_that_scales_by_pods_has_the_same_host_started_once() -> None:
