@@ -29,7 +29,10 @@ _POWER = re.compile(r"^Chassis Power is (on|off)\s*$", re.MULTILINE)
 _STATES = {"on": NodeState.RUNNING, "off": NodeState.STOPPED}
 _SUITES: tuple[str, ...] = ("17", "3")
 _NO_SESSION = "Unable to establish"
-_LOGIN = re.compile(r"RAKP [24] (?:HMAC is invalid|message (?:indicates an error|has invalid integrity))")
+_LOGIN = re.compile(  # other errors there are of the session, such as that the BMC has none free
+    r"RAKP [24] (?:HMAC is invalid|message has invalid integrity"
+    r"|message indicates an error : (?:unauthorized|invalid (?:role|name|integrity check)))"
+)
 _REFUSED = re.compile(r"Set Chassis Power Control to .* failed: (?!.*[Tt]imeout)")
 _CODE = "Ipmi"
 

@@ -97,6 +97,7 @@ def test_what_was_not_sent_was_refused_or_is_in_doubt(tool: Tool, errors: str, k
         "> RAKP 2 HMAC is invalid",
         "RAKP 2 message indicates an error : unauthorized name",
         "RAKP 4 message indicates an error : invalid role",
+        "RAKP 4 message indicates an error : invalid integrity check value",
         "> RAKP 4 message has invalid integrity check value",
     ],
 )
@@ -110,6 +111,15 @@ def test_a_refused_login_is_tried_once_and_is_told_from_silence(tool: Tool, said
     tool.answers("", f"Get Auth Capabilities error\n{NO_SESSION}", 1)
     with pytest.raises(NotSentError):
         tool.bmc.show(None)
+
+
+@pytest.mark.parametrize("said", ["insufficient resources for session", "invalid session ID", "inactive session ID"])
+def test_a_bmc_without_a_free_session_has_not_refused_the_login(tool: Tool, said: str) -> None:
+    """Others hold its few sessions: nobody is told that the password is wrong."""
+    tool.answers("", f"RAKP 2 message indicates an error : {said}\n{NO_SESSION}", 1)
+    with pytest.raises(NotSentError) as raised:
+        tool.bmc.show(None)
+    assert not is_refused_login(raised.value)
 
 
 def test_a_bmc_that_takes_no_session_is_asked_once_more_with_the_older_ciphers(tool: Tool) -> None:
