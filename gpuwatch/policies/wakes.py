@@ -7,7 +7,8 @@ Rules, all of them:
 2. It is started by its name, besides what policies want. The pool's ceiling holds, and all limits of the guard.
 3. Slurm that powers its nodes itself is left to that. Pods wake nothing here in a pool that scales by them already.
 4. A host that was started for a job, had no work and was switched off again while the job still waits was started in
-   vain. It rests, and so does the job on all hosts: an hour, doubled each time in a row, a day at most.
+   vain. It rests, and so does the job on all hosts: an hour, doubled each time in a row, a day at most. A host that is
+   on, and still has no work after `lasting.SILENT`, is followed by another once; from the second on it counts as well.
 """
 
 from collections import defaultdict
@@ -22,6 +23,7 @@ from gpuwatch.model.fleet import Node, NodeState
 from gpuwatch.model.life import WOKEN_FOR, End, Life
 from gpuwatch.policies import machines
 from gpuwatch.policies.kubernetes import pending_pods
+from gpuwatch.policies.lasting import SILENT
 from gpuwatch.policies.scaling import ScalingRules, pending
 from gpuwatch.policies.scaling.settings import PENDING
 from gpuwatch.policies.sizes import Sizes
@@ -80,32 +82,37 @@ def rests_of(observation: Observation, waiting: Collection[str]) -> Rests:
 def _rests_by_name(found: Mapping[str, Sequence[Life]], waiting: Collection[str], now: datetime) -> dict[str, datetime]:
     rests: dict[str, datetime] = {}
     for name, lives in found.items():
-        ended = list(_vain_lives(lives, waiting))
-        if not ended:
+        ended = list(_vain_lives(lives, waiting, now))
+        times = _times(ended)
+        if not times or (times == 1 and not any(over for _, _, over in ended)):
             continue
-        rest = backoff_seconds(_times(ended), first=_FIRST, longest=_LONGEST)
-        until = max(at for _, at in ended) + timedelta(seconds=rest)
+        rest = backoff_seconds(times, first=_FIRST, longest=_LONGEST)
+        until = max(end for _, end, _ in ended) + timedelta(seconds=rest)
         if until > now:
             rests[name] = until
     return rests
 
 
-def _times(ended: Iterable[tuple[datetime, datetime]]) -> int:
+def _times(ended: Iterable[tuple[datetime, datetime, bool]]) -> int:
     """How often, the newest first: hosts that ran together, as those of one job, count once."""
     count, begun = 0, datetime.max.replace(tzinfo=UTC)
-    for at, end in ended:
+    for at, end, _ in ended:
         count += end <= begun
         begun = at
     return count
 
 
-def _vain_lives(lives: Sequence[Life], waiting: Collection[str]) -> Iterator[tuple[datetime, datetime]]:
-    """Begin and end of the newest starts in vain, in a row; those that are not over, or did not last, say nothing."""
+def _vain_lives(
+    lives: Sequence[Life], waiting: Collection[str], now: datetime
+) -> Iterator[tuple[datetime, datetime, bool]]:
+    """The newest starts in vain, in a row: begin, end, and whether it is over; what did not last says nothing."""
     for life in lives:
         if life.worked or life.asked[WOKEN_FOR] not in waiting:
             return
         if life.end is End.REMOVED and life.ended_at is not None:
-            yield life.at, life.ended_at
+            yield life.at, life.ended_at, True
+        elif life.end is None and now - life.at >= SILENT:
+            yield life.at, life.at + SILENT, False
 
 
 def woken(

@@ -162,6 +162,10 @@ def test_hosts_that_were_started_together_for_one_job_were_in_vain_once() -> Non
     )
     found = seen(a_host(1))
     assert rests_of(replace(found, lives=together), {"901"}).work == {"901": NOW + timedelta(minutes=30)}
+    still = replace(together[0], end=None, ended_at=None)
+    left = rests_of(replace(found, lives=(still, *together[1:])), {"901"})
+    assert left.work == {"901": NOW + timedelta(minutes=29.4)}, "one of them has not gone yet"
+    assert rests_of(replace(found, lives=(still,)), {"901"}).work == {}
     before = tuple(a_start(number, 2.0 + 2 * number, work="901") for number in range(1, 3))
     rests = rests_of(replace(found, lives=(*together, *before)), {"901"})
     assert rests.work == {"901": NOW + timedelta(hours=3.5)}

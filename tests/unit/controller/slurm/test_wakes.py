@@ -268,6 +268,19 @@ def test_a_host_that_does_not_come_back_is_followed_by_another() -> None:
     assert starts(desk) == ["i-1", "i-2"]
 
 
+def test_hosts_that_do_not_come_back_are_followed_ever_more_rarely() -> None:
+    """A broken image or network: one job does not switch on a whole room, a host each twenty minutes."""
+    desk = a_lab(5)
+    queue(desk, JOB)
+    begun = desk.clock.now()
+    while desk.clock.now() - begun < timedelta(hours=4):
+        desk.round()
+        for node_id in starts(desk):
+            desk.fleet.put(a_slurm_machine(int(node_id.partition("-")[2]), signal=NodeReport(), **OWN))
+        desk.rest(120.0)
+    assert starts(desk) == ["i-1", "i-2", "i-3"]
+
+
 def test_a_controller_that_starts_anew_starts_no_second_host() -> None:
     """The ledger knows the start; the host is on its way."""
     desk = a_lab()
