@@ -8,6 +8,7 @@ Rules, all of them:
 3. A mark of our own goes once the node is proven idle for as long as its pool wants, and nobody keeps it. While nobody
    knows, it stays. Where the pool marks no longer, or the node is no longer enrolled, it goes at once.
 4. If somebody takes our mark away, that is a word: the node is not marked again for `drain_rest`.
+5. A node that the other autoscaler is already removing, as its taint says, gets no mark: it would come too late.
 """
 
 from dataclasses import replace
@@ -23,6 +24,7 @@ from gpuwatch.policies.kubernetes.steps import FOR, UNDOES, Rules, make_step, no
 
 _AUTOSCALERS = frozenset({"cluster-autoscaler", "karpenter"})
 _MARKS = frozenset({Verb.MARK, Verb.UNMARK})
+_REMOVING = ("ToBeDeletedByClusterAutoscaler", "karpenter.sh/disrupt")  # how their taints begin, of each version
 
 
 def marks(rules: Rules) -> bool:
@@ -41,6 +43,8 @@ def with_mark(step: Step, observation: Observation, rules: Rules) -> Step:
         return step if why is None else _unmark(step, known, why)
     why = in_use(node)
     if why is None or not marks(rules) or not node.enrolled or known.keep is not None:
+        return step
+    if any(taint.key.startswith(_REMOVING) for taint in known.taints):
         return step
     if node.state is not NodeState.RUNNING or _lately(observation, node.id, rules):
         return step

@@ -9,6 +9,7 @@ from gpuwatch.model.activity import State
 from gpuwatch.model.decision import Done, Observation, Reason, Status, Step, Verb
 from gpuwatch.model.fleet import NodeReport
 from gpuwatch.model.kubernetes import ClusterView, KubernetesNode
+from gpuwatch.model.placing import Taint
 from gpuwatch.policies.kubernetes.nodes import node_steps
 from gpuwatch.policies.kubernetes.settings import KubernetesRules
 from gpuwatch.policies.kubernetes.steps import FOR, UNDOES
@@ -85,6 +86,17 @@ def test_only_pools_of_another_autoscaler_that_ask_for_marks_have_them(rules: Ku
     """And a mark of ours goes where the pool asks no longer, also from a node in use."""
     assert told(rules=rules).verb is Verb.HOLD
     assert told(MARKED, rules=rules).verb is Verb.UNMARK
+
+
+@pytest.mark.parametrize("key", ["karpenter.sh/disrupted", "karpenter.sh/disruption", "ToBeDeletedByClusterAutoscaler"])
+def test_a_node_that_the_other_is_already_removing_is_not_marked(key: str) -> None:
+    """It would not stay for that; a mere candidate would."""
+    leaving, candidate = (
+        replace(PLAIN, taints=(Taint(key=each, effect="NoSchedule"),))
+        for each in (key, "DeletionCandidateOfClusterAutoscaler")
+    )
+    assert told(leaving).verb is Verb.HOLD
+    assert told(candidate).verb is Verb.MARK
 
 
 def test_a_mark_of_ours_stays_until_the_node_is_proven_idle_for_long() -> None:
