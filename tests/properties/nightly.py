@@ -41,9 +41,10 @@ PARTS += [("../contracts/test_clouds_launch_and_remove", 1)]
 # What has the mark `nightly`, with all else in its file.
 MARKED = sorted(each for each in TESTS.rglob("test_*.py") if "mark.nightly" in each.read_text(encoding="utf-8"))
 PARTS += [(f"../{each.relative_to(TESTS).with_suffix('')}", 1) for each in MARKED]
-# With the controllers of Kubernetes, and for `test_operators` those of others, which are built once: minutes each.
+# With the controllers of Kubernetes, and for some those of others, which are built once: minutes each.
 PARTS += [("../integration/kubernetes/test_controllers", 1)]
-BUILT = ("kube-controller-manager", "kube-scheduler", "kwok", "jobset-controller", "lws-controller", "kueue-manager")
+BUILT = ("kube-controller-manager", "kube-scheduler", "kwok")
+BUILT += ("jobset-controller", "lws-controller", "kueue-manager", "karpenter-kwok")
 
 
 def play(number: int) -> bool:

@@ -4,8 +4,8 @@ No Debian package has them at these versions, but every Go toolchain can make th
 Go's database of checksums. Some eight minutes of one processor, once; the programs are kept outside the repository.
 Without arguments it makes what every run of the tests needs, the `definitions` of other projects' kinds with it; `helm`
 and `kubeconform` are for who changes the chart, `kube-controller-manager`, `kube-scheduler`, `kwok`,
-`jobset-controller`, `lws-controller` and `kueue-manager` for who changes what happens to pods. It uses the standard
-library alone, as it runs first.
+`jobset-controller`, `lws-controller`, `kueue-manager` and `karpenter-kwok` for who changes what happens to pods and
+nodes. It uses the standard library alone, as it runs first.
 """
 
 import fcntl
@@ -49,6 +49,7 @@ PROGRAMS = {
     "jobset-controller": Program("sigs.k8s.io/jobset", "v0.11.1", "sigs.k8s.io/jobset"),
     "lws-controller": Program("sigs.k8s.io/lws", "v0.8.0", "sigs.k8s.io/lws/cmd"),
     "kueue-manager": Program("sigs.k8s.io/kueue", "v0.17.0", "sigs.k8s.io/kueue/cmd/kueue"),
+    "karpenter-kwok": Program("sigs.k8s.io/karpenter", "v1.14.1", "sigs.k8s.io/karpenter/kwok"),
     "kwok": Program("sigs.k8s.io/kwok", "v0.8.0", "sigs.k8s.io/kwok/cmd/kwok"),
     "kubeconform": Program("github.com/yannh/kubeconform", "v0.8.0", "github.com/yannh/kubeconform/cmd/kubeconform"),
     "helm": Program("helm.sh/helm/v3", "v3.22.0", "helm.sh/helm/v3/cmd/helm"),
@@ -85,6 +86,16 @@ KINDS_OF = {
         "v0.11.1",
         "h1:WgLEBnXTeX+4MxfVkIbfm4jIVgjvIY6Jfaei2okxKNk=",
         ("config/components/crd/bases/jobset.x-k8s.io_jobsets.yaml",),
+    ),
+    "karpenter": Definitions(
+        "sigs.k8s.io/karpenter",
+        "v1.14.1",
+        "h1:GjqvOHLjl2+OXM0ti5VEZSQuvcitB0pETd8zdChXEtI=",
+        (
+            *(f"pkg/apis/crds/karpenter.sh_{each}.yaml" for each in ("nodepools", "nodeclaims", "nodeoverlays")),
+            "pkg/apis/crds/autoscaling.x-k8s.io_capacitybuffers.yaml",
+            "kwok/apis/crds/karpenter.kwok.sh_kwoknodeclasses.yaml",
+        ),
     ),
     "keda": Definitions(
         "github.com/kedacore/keda/v2",

@@ -21,7 +21,7 @@ from gpuwatch.model.workload_kinds import BY_LABEL, DEACTIVATE
 from gpuwatch.policies.kubernetes.workload_words import back
 from gpuwatch.runtime.clock import SystemClock
 from tests.support.builders.kubernetes import GPU, job_object, node_object
-from tests.support.builders.kubernetes_kinds import kind_of, kueue_kinds, object_of
+from tests.support.builders.kubernetes_kinds import kind_of, object_of, project_kinds
 from tests.support.kubernetes_programs import built
 from tests.support.real.agents import eventually
 from tests.support.real.kubernetes import ControlPlane
@@ -223,7 +223,9 @@ def a_queue(team: str) -> list[Object]:
 
 
 @pytest.mark.nightly
-@pytest.mark.parametrize("team", [(kueue_kinds, kueue_manager, "kueue-manager")], indirect=True, ids=["kueue"])
+@pytest.mark.parametrize(
+    "team", [(lambda: project_kinds("kueue"), kueue_manager, "kueue-manager")], indirect=True, ids=["kueue"]
+)
 def test_a_job_of_kueues_waits_runs_ends_and_comes_back(plane: ControlPlane, team: str, cluster: ApiCluster) -> None:
     """One that waits for quota is demand; one that runs is stopped by its Workload, and the other one has its turn."""
     for each in a_queue(team):

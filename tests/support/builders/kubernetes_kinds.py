@@ -172,9 +172,9 @@ def with_other_image(made: Object) -> Object:
     return {"spec": spec}
 
 
-def kueue_kinds() -> list[Object]:
-    """All that Kueue's own manager wants to be there; empty where they were not fetched."""
-    files = sorted(defined("kueue").glob("*.yaml"))
+def project_kinds(name: str) -> list[Object]:
+    """All that a project's own controller wants to be there; empty where they were not fetched."""
+    files = sorted(defined(name).glob("*.yaml"))
     return [_undescribed(yaml.load(each.read_text(encoding="utf-8"), yaml.CSafeLoader)) for each in files]
 
 

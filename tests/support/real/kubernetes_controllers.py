@@ -9,7 +9,7 @@ import json
 import os
 import shutil
 import subprocess
-from collections.abc import Iterator, Sequence
+from collections.abc import Iterator, Mapping, Sequence
 from contextlib import AbstractContextManager, contextmanager
 
 from tests.support.components import missing, require
@@ -26,6 +26,7 @@ _CONTROLLERS = (
     *("garbage-collector-controller", "pod-garbage-collector-controller"),
 )
 _ENVIRONMENT = {"GOMEMLIMIT": "200MiB", "GOGC": "50"}
+_NONE: Mapping[str, str] = {}
 _RUNNING = """
 phase: Running
 startTime: {{ Now | Quote }}
@@ -34,6 +35,11 @@ conditions:
 - {type: Initialized, status: "True", lastTransitionTime: {{ Now | Quote }}}
 - {type: Ready, status: "True", lastTransitionTime: {{ Now | Quote }}}
 - {type: ContainersReady, status: "True", lastTransitionTime: {{ Now | Quote }}}
+"""
+_READY = """
+phase: Running
+conditions:
+- {type: Ready, status: "True", reason: KubeletReady, message: "", lastTransitionTime: {{ Now | Quote }}}
 """
 
 
@@ -60,9 +66,9 @@ def controllers(plane: ControlPlane) -> Iterator[None]:
         *(f"--config={stages}", f"--kubeconfig={kubeconfig}"),
     ]
     running = [
-        _start(plane, "kube-controller-manager", *wanted),
-        _start(plane, "kube-scheduler", "--leader-elect=false", "--secure-port=0", f"--kubeconfig={kubeconfig}"),
-        _start(plane, "kwok", *nodes),
+        start(plane, "kube-controller-manager", *wanted),
+        start(plane, "kube-scheduler", "--leader-elect=false", "--secure-port=0", f"--kubeconfig={kubeconfig}"),
+        start(plane, "kwok", *nodes),
     ]
     try:
         yield
@@ -136,7 +142,7 @@ def _operator(
         **(more or {}),
     }
     settings.write_text(json.dumps(wanted), encoding="utf-8")
-    running = _start(plane, name, f"--config={settings}", f"--kubeconfig={plane.kubeconfig()}", begins=begins)
+    running = start(plane, name, f"--config={settings}", f"--kubeconfig={plane.kubeconfig()}", begins=begins)
     paths = [(f"/apis/admissionregistration.k8s.io/v1/{kind.lower()}configurations", kind) for kind in _HOOKS]
     try:
         for path, kind in paths:
@@ -183,7 +189,8 @@ def told(plane: ControlPlane) -> str:
 def _stages() -> tuple[Object, ...]:
     """What a kubelet does: it takes part with its node, which it says once; it runs the node's pods, and ends them.
 
-    A pod that is asked to go has failed before it is gone, and others' finalizers hold it until they have seen that.
+    Nodes that Karpenter has made wait to be ready; those of the tests are. A pod that is asked to go has failed before
+    it is gone, and others' finalizers hold it until they have seen that.
     """
     alone, going = ({"key": ".metadata.deletionTimestamp", "operator": each} for each in ("DoesNotExist", "Exists"))
     begins = {"key": ".status.phase", "operator": "In", "values": ["Pending"]}
@@ -191,6 +198,7 @@ def _stages() -> tuple[Object, ...]:
     new = {"key": ".status.phase", "operator": "DoesNotExist"}
     return (
         _stage("Node", "joins", [new], {"statusTemplate": "phase: Running"}),
+        _stage("Node", "boots", [begins], {"statusTemplate": _READY}),
         _stage("Pod", "runs", [begins, alone], {"statusTemplate": _RUNNING}),
         _stage("Pod", "ends", [going, {**over, "operator": "NotIn"}], {"statusTemplate": "phase: Failed"}),
         _stage("Pod", "gone", [going, over], {"delete": True}),
@@ -210,13 +218,15 @@ def _stage(kind: str, name: str, holds: list[Object], then: Object) -> Object:
     }
 
 
-def _start(plane: ControlPlane, name: str, *arguments: str, begins: Sequence[str] = ()) -> subprocess.Popen[bytes]:
+def start(
+    plane: ControlPlane, name: str, *arguments: str, begins: Sequence[str] = (), environment: Mapping[str, str] = _NONE
+) -> subprocess.Popen[bytes]:
     """One of them; the kernel ends it with the test process."""
     with (plane.folder / f"{name}.log").open("ab") as written:
         return subprocess.Popen(
             ["setpriv", "--pdeathsig=KILL", *begins, require(name), *arguments],
             cwd=plane.folder,
-            env={**os.environ, **_ENVIRONMENT},
+            env={**os.environ, **_ENVIRONMENT, **environment},
             stdin=subprocess.DEVNULL,
             stdout=written,
             stderr=written,
