@@ -176,6 +176,6 @@ def test_who_has_more_ends_than_the_kernel_keeps_is_not_followed_for_a_while(mon
         _one_ends(1)
     for _ in range(_PAUSE_LOOKS):
         assert not list(ended._take())
-    list(ended._take())  # other programs of the machine may end connections, too
 
-    assert ended._told is not None
+    # Ends of this test that come late, and those of other programs, may be too many once more.
+    assert any((list(ended._take()), ended._told is not None)[1] for _ in range(100 * _PAUSE_LOOKS))
