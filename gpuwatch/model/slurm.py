@@ -54,6 +54,7 @@ class SlurmNode:
     features: tuple[str, ...] | None = None
     gpu_kinds: tuple[tuple[str, int], ...] | None = None
     megabytes: float | None = None
+    cpus: int | None = None
     wanted_by: str | None = None  # which waiting job, or reservation, may need it, as a sentence
     wanted_for: str | None = None  # of one that is off: the number of the job that it is to be started for
     slurmd_since: datetime | None = None  # when the slurmd that has answered last was started, by its own clock

@@ -57,6 +57,8 @@ class QueuedJob:
     depends: tuple[str, ...] = ()
     either: bool = False  # one of these is enough
     megabytes: float = 0.0  # of each node
+    cpus: int = 0  # the least on each node; 0: not known
+    all_cpus: int = 0  # of the whole job
     gres: str = ""
     features: str = ""
     gpus: int = 0
@@ -196,22 +198,27 @@ def with_totals(jobs: Iterable[QueuedJob], columns: str) -> Iterator[QueuedJob]:
         total = total_gpus(per_job, per_task, tasks)
         here = gpu_count(job.gres) or (total if job.count == 1 else gpu_count(per_task)) or 1
         memory = _OF_EACH_GPU.search(each_gpu)
+        told = dict(each.partition("=")[::2] for each in tres.split(","))
         yield replace(
             job,
             gpus=total,
+            cpus=_number(processors),
+            all_cpus=_number(told.get("cpu", "")),
             kinds=frozenset({*gpus_by_kind(per_job), *gpus_by_kind(per_task)} - {""}),
             megabytes=max(
-                _node_megabytes(job.megabytes, tres, processors), float(memory[1]) * here if memory is not None else 0.0
+                _node_megabytes(job.megabytes, told, _number(processors) or 1), float(memory[1]) * here if memory is not None else 0.0
             ),
         )
 
 
-def _node_megabytes(asked: float, tres: str, processors: str) -> float:
+def _number(text: str) -> int:
+    return int(text) if _COUNT.fullmatch(text) else 0
+
+
+def _node_megabytes(asked: float, told: Mapping[str, str], least: int) -> float:
     """The least that a job asks of a node's memory: with `--mem-per-cpu` it is that of one of its processors."""
-    told = dict(each.partition("=")[::2] for each in tres.split(","))
-    cpu, least = told.get("cpu", ""), int(processors) if _COUNT.fullmatch(processors) else 1
-    per_processor = _COUNT.fullmatch(cpu) is not None and _megabytes(told.get("mem", "")) == asked * int(cpu)
-    return asked * least if per_processor else asked
+    cpus = _number(told.get("cpu", ""))
+    return asked * least if cpus and _megabytes(told.get("mem", "")) == asked * cpus else asked
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)

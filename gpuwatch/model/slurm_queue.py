@@ -4,7 +4,7 @@ A node without a job is not free for that: a job array may be throttled between 
 time, another job, a licence, or for more nodes than are idle now. Rules, all of them:
 
 1. A job may use a node of one of its partitions that has what it asks for: features, GPUs of each kind and number,
-   memory, a place in its list of nodes or in its reservation. What cannot be read counts as there.
+   CPUs, memory, a place in its list of nodes or in its reservation. What cannot be read counts as there.
 2. A job holds no more idle nodes than it asks for, those first in the order of names: `count` for each task that may
    start at once. A throttled array may start as many tasks as its limit leaves next to those that run.
 3. It holds none where it waits for a person (held), for another job that waits itself, for what never comes (a limit of
@@ -21,7 +21,7 @@ import re
 from collections import Counter
 from collections.abc import Collection, Iterable, Iterator, Mapping, Sequence
 from datetime import datetime, timedelta
-from math import ceil
+from math import ceil, inf
 
 from gpuwatch.model.slurm import SlurmNode
 from gpuwatch.model.slurm_listing import SINGLETON, WAITS, QueuedJob, gpus_by_kind
@@ -102,9 +102,10 @@ def starting_jobs(jobs: Sequence[QueuedJob], now: datetime) -> Iterator[tuple[Qu
 
 
 def needed_nodes(job: QueuedJob, fitting: Sequence[SlurmNode]) -> int:
-    """Rule 2: how many nodes; a job that says its GPUs and not its nodes needs as many as have them."""
+    """Rule 2: how many nodes; a job that says its GPUs or CPUs and not its nodes needs as many as have them."""
     each = max((gpus_on(node) or 0 for node in fitting), default=0) if job.gpus else 0
-    return max(1, job.count, ceil(job.gpus / each) if each else 0)
+    cpus = max((node.cpus or inf for node in fitting), default=inf) if job.all_cpus else inf
+    return max(1, job.count, ceil(job.gpus / each) if each else 0, ceil(job.all_cpus / cpus))
 
 
 def gpus_on(node: SlurmNode) -> int | None:
@@ -139,7 +140,7 @@ def kind_of(job: QueuedJob) -> QueuedJob:
     """Alike for jobs that may use the same nodes: a queue of thousands has few kinds."""
     return QueuedJob(
         job="", reason="", partitions=job.partitions, count=job.count, planned=job.planned, wanted=job.wanted,
-        excluded=job.excluded, reservation=job.reservation, megabytes=job.megabytes, gres=job.gres,
+        excluded=job.excluded, reservation=job.reservation, megabytes=job.megabytes, cpus=job.cpus, gres=job.gres,
         features=job.features, kinds=job.kinds,
     )  # fmt: skip
 
@@ -154,6 +155,8 @@ def could_use(job: QueuedJob, node: SlurmNode) -> bool:
     if (elsewhere and job.count <= _count(job.wanted)) or has(job.excluded, node.name):
         return False
     if node.megabytes is not None and job.megabytes > node.megabytes:
+        return False
+    if node.cpus is not None and job.cpus > node.cpus:
         return False
     if node.features is not None and not _has_features(job.features, node.features):
         return False

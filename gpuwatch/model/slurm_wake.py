@@ -4,9 +4,9 @@ Rules, all of them:
 
 1. A job wakes nodes if it lacks nothing else: it waits for resources, or for its turn behind a job that does. A job
    that is held, or waits for a time, another job, a licence or a limit, begins no sooner with more nodes.
-2. It uses nodes that are idle, on their way, or woken for another job first. Jobs share a node as far as its GPUs and
-   its memory go. Processors are not compared: what they do not suffice for still waits once the node works, and wakes
-   the next one.
+2. It uses nodes that are idle, on their way, or woken for another job first. Jobs share a node as far as its GPUs,
+   its CPUs and its memory go, where both are known. What does not fit after all still waits once the node works, and
+   wakes the next one.
 3. A job of several nodes wakes those that it lacks if it can begin with them, else none.
 4. Idle nodes that Slurm has looked at for `slurm_queue.LOOK_SECONDS` are not what a job of one node waits for.
 5. A node of a reservation in force is for the jobs of that reservation.
@@ -43,12 +43,14 @@ class _Room:
     idle: bool = False  # Slurm has it, and has not used it
     asleep: bool = False
     gpus: float = 0.0
+    cpus: float = 0.0
     megabytes: float = 0.0
 
     def __post_init__(self) -> None:
         """All of it is free."""
         gpus = gpus_on(self.node)
         self.gpus = inf if gpus is None else float(gpus)
+        self.cpus = inf if self.node.cpus is None else float(self.node.cpus)
         self.megabytes = inf if self.node.megabytes is None else self.node.megabytes
 
 
@@ -117,9 +119,10 @@ def _wake_for(job: QueuedJob, tasks: int, fitting: Sequence[_Room], woken: dict[
     if need == 1 and is_looked_at(job, now):
         fitting = [room for room in fitting if not room.idle]
     gpus = gpu_count(job.gres) or ceil(job.gpus / need)
+    cpus = max(job.cpus, job.all_cpus) if need == 1 else job.cpus  # Slurm spreads them over several as it likes
 
     def has_room(room: _Room) -> bool:
-        return gpus <= room.gpus and job.megabytes <= room.megabytes
+        return gpus <= room.gpus and cpus <= room.cpus and job.megabytes <= room.megabytes
 
     free = deque(sorted(filter(has_room, fitting), key=lambda room: (room.asleep, room.node.name)))
     for _ in range(tasks):
@@ -130,6 +133,7 @@ def _wake_for(job: QueuedJob, tasks: int, fitting: Sequence[_Room], woken: dict[
             if room.asleep:
                 woken[room.node.name], room.asleep = job, False
             room.gpus = 0.0 if room.gpus == inf else room.gpus - gpus
+            room.cpus -= cpus
             room.megabytes -= job.megabytes
         if not gpus:
             return  # as many tasks as it takes on one node

@@ -147,7 +147,7 @@ def _with_wanted(node: Node, wanted: Mapping[str, str]) -> Node:
 def with_wish(known: SlurmNode, wanted: Mapping[str, str]) -> SlurmNode:
     """The node with who waits for it, and without what that rests on."""
     why = wanted.get(known.name)
-    return replace(known, wanted_by=why, partitions=None, features=None, gpu_kinds=None, megabytes=None)
+    return replace(known, wanted_by=why, partitions=None, features=None, gpu_kinds=None, megabytes=None, cpus=None)
 
 
 def _index(nodes: tuple[SlurmNode, ...]) -> dict[str, dict[str, SlurmNode]]:

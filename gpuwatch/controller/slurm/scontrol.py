@@ -45,6 +45,7 @@ _GRES = re.compile(r"^ +Gres=(\S+)", re.MULTILINE)
 _PARTITIONS = re.compile(r"^ +Partitions=(\S+)", re.MULTILINE)
 _FEATURES = re.compile(r"^ +AvailableFeatures=(\S+)", re.MULTILINE)
 _MEMORY = re.compile(r"^ +RealMemory=(\d{1,12}) ", re.MULTILINE)  # 1: nobody has said it
+_CPUS = re.compile(r"^ +CPUAlloc=.* CPUTot=(\d{1,6}) ", re.MULTILINE)  # 1: the same
 _SLURMD = re.compile(r"^ +BootTime=\S+ SlurmdStartTime=(\d{4}-\S+)", re.MULTILINE)
 _STATES = re.compile(r"[A-Z_]+(?:\+[A-Z_]+)*")
 # slurm.conf, as `scontrol show config` prints it; what is not set is (null).
@@ -87,7 +88,8 @@ def _parse_nodes(text: str) -> Iterator[SlurmNode]:
             partitions=_words_in(_PARTITIONS.findall(block)),
             features=_words_in(_FEATURES.findall(block)),
             gpu_kinds=known_kinds(gres[0]) if len(gres) == 1 else None,
-            megabytes=float(memory[0]) if len(memory := _MEMORY.findall(block)) == 1 and int(memory[0]) > 1 else None,
+            megabytes=_amount(_MEMORY.findall(block)),
+            cpus=_amount(_CPUS.findall(block)),
             slurmd_since=_time(_SLURMD.findall(block)),
         )
 
@@ -95,6 +97,11 @@ def _parse_nodes(text: str) -> Iterator[SlurmNode]:
 def _words_in(found: list[str]) -> tuple[str, ...] | None:
     """The words of a field, where there is one; None: nobody knows."""
     return tuple(found[0].split(",")) if len(found) == 1 else None
+
+
+def _amount(found: list[str]) -> int | None:
+    """The number of a field; None: nobody knows."""
+    return int(found[0]) if len(found) == 1 and int(found[0]) > 1 else None
 
 
 def _time(found: list[str]) -> datetime | None:

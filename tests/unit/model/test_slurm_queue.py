@@ -178,6 +178,13 @@ def test_memory_that_no_node_has() -> None:
     assert waits(memory="?", node=node)
 
 
+@pytest.mark.parametrize(("cpus", "there", "fits"), [(64, 32, False), (32, 32, True), (64, None, True), (0, 32, True)])
+def test_cpus_that_no_node_has(cpus: int, there: int | None, *, fits: bool) -> None:
+    """Where both are known: a job of 64 neither holds nor wakes a node of 32."""
+    job = QueuedJob(job="901", reason="Priority", partitions=("gpu",), cpus=cpus)
+    assert could_use(job, SlurmNode(name="gpu-07", partitions=("gpu",), cpus=there)) is fits
+
+
 @given(st.integers(-48, 96))
 def test_a_time_counts_within_a_day(hours: int) -> None:
     """As that of a crontab; a time that is over counts."""

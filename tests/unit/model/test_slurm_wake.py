@@ -44,6 +44,11 @@ def reserved(numbers: str, *, name: str = "course", begins: float = -1.0) -> Res
     return Reservation(name=name, start=start, end=start + timedelta(hours=4), nodes=f"gpu-[{numbers}]")
 
 
+def with_cpus(cpus: int) -> list[SlurmNode]:
+    """Three nodes with so many CPUs each."""
+    return [replace(each, cpus=cpus) for each in nodes(2, 3, 4)]
+
+
 WHOLE = replace(JOB, gres="gpu:8")
 ARRAY = replace(WHOLE, job="7_[1-9]", tasks=9)
 GANG = replace(JOB, count=3)
@@ -105,6 +110,25 @@ CASES = {
         partial(woken, replace(JOB, megabytes=9e6), asleep=[replace(each, megabytes=1e6) for each in nodes(2, 3)]),
         "",
     ),
+    "more CPUs than any has": (partial(woken, replace(JOB, cpus=64), asleep=with_cpus(32)), ""),
+    "CPUs of several tasks, of which one node has enough for half": (
+        partial(woken, replace(JOB, all_cpus=64), asleep=with_cpus(32)),
+        "2:901 3:901",
+    ),
+    "more CPUs in all than the nodes have": (partial(woken, replace(JOB, all_cpus=128), asleep=with_cpus(32)), ""),
+    "two jobs with the CPUs of a whole host each": (
+        partial(woken, replace(JOB, cpus=32), replace(JOB, job="902", cpus=32), asleep=with_cpus(32)),
+        "2:901 3:902",
+    ),
+    "CPUs of several tasks on hosts of two sizes": (
+        partial(woken, replace(JOB, all_cpus=96), asleep=[*with_cpus(32)[:1], *with_cpus(64)[1:2]]),
+        "2:901 3:901",
+    ),
+    "two jobs that share a host's CPUs": (
+        partial(woken, replace(JOB, cpus=16), replace(JOB, job="902", all_cpus=16), asleep=with_cpus(32)),
+        "2:901",
+    ),
+    "nobody knows the nodes' CPUs": (partial(woken, replace(JOB, cpus=999, all_cpus=999)), "2:901"),
     "another node by name": (partial(woken, replace(JOB, wanted="gpu-1")), ""),
     "this node by name": (partial(woken, replace(JOB, wanted="gpu-3")), "3:901"),
     "without these nodes": (partial(woken, replace(JOB, excluded="gpu-[2-3]")), "4:901"),

@@ -94,6 +94,22 @@ def test_memory_for_each_processor_is_that_of_a_task(tmp_path: Path, asked: str,
     assert job.megabytes == megabytes
 
 
+@pytest.mark.parametrize(
+    ("line", "cpus"),
+    [
+        (a_line("12", tres="cpu=16,mem=64G,node=1,billing=16", tasks=2, cpus=8), (8, 16)),
+        (a_line("12", tres="N/A"), (1, 0)),
+        ("", (0, 0)),
+    ],
+    ids=["two tasks of 8", "not in all", "not said"],
+)
+def test_a_job_is_read_with_the_cpus_of_a_node_and_of_all(tmp_path: Path, line: str, cpus: tuple[int, int]) -> None:
+    """MinCPUs is the least on one node; 0: squeue does not say it."""
+    listed = "PD|root|2026-11-29T16:03:23|(null)|0|(null)||12|all|Priority|N/A|1|(null)|||N/A|(null)\n"
+    (job,) = a_queue(tmp_path, listed=listed, totals=line).jobs
+    assert (job.cpus, job.all_cpus) == cpus
+
+
 def test_each_idle_node_is_named_with_the_job_that_may_need_it(tmp_path: Path) -> None:
     """Job 6 begins in two hours; 9 waits for one of two; 12 excludes the first three; the course is tomorrow."""
     nodes = [SlurmNode(name=f"gpu-{number}", states=("IDLE",), partitions=("all",)) for number in (1, 2, 6, 7, 8)]

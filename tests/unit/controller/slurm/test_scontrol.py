@@ -68,6 +68,13 @@ def showing(folder: Path, text: str, *, update: str = "exit 0") -> Scontrol:
     return scontrol(folder, f'[ "$1" = show ] && exec cat "{folder}/shown"\n{update}')
 
 
+@pytest.mark.parametrize(("cpus", "read"), [("64", 64), ("1", None), ("N/A", None)])
+def test_the_cpus_of_a_node_are_read(cpus: str, read: int | None) -> None:
+    """CPUTot also has those that are kept for the system; 1 is what Slurm says where slurm.conf names none."""
+    (node,) = parse_nodes(block().replace("CPUTot=1", f"CPUTot={cpus}"))
+    assert node.cpus == read
+
+
 def test_a_node_is_read_with_its_states_and_our_reason() -> None:
     """The person and the time behind a reason are Slurm's own."""
     (node,) = parse_nodes(block("IDLE+DRAIN", OURS))
