@@ -13,14 +13,14 @@ from zoneinfo import ZoneInfo
 from gpuwatch.clouds import Cloud
 from gpuwatch.clouds.named import connect, providers, secret_stores
 from gpuwatch.config.settings import Settings
-from gpuwatch.controller.context import LiveParts
+from gpuwatch.controller.context import LiveParts, Memory
 from gpuwatch.controller.observe import NodeReportSource
 from gpuwatch.controller.observe.before_stop_client import begin_before_stop
 from gpuwatch.controller.observe.pool_census import CensusTaker
 from gpuwatch.controller.observe.power_client import with_agents
 from gpuwatch.controller.observe.promql import PromqlSource
 from gpuwatch.controller.observe.scrape import ScrapeSource
-from gpuwatch.controller.recall import recall
+from gpuwatch.controller.recall import recall, recall_undated
 from gpuwatch.controller.slurm.scontrol import Scontrol
 from gpuwatch.controller.timings import Timings, time_calls
 from gpuwatch.kubernetes.several import SeveralClusters
@@ -69,6 +69,9 @@ def assemble_parts(settings: Settings, *, read_only: bool) -> Iterator[LiveParts
     unwritten = read_only and settings.ledger.unwritten
     ledger = Ledger.in_memory() if unwritten else Ledger.connect(settings.ledger, read_only=read_only)
     recall(cloud, ledger)
+    memory = Memory()
+    if read_only:
+        recall_undated(memory, ledger, clock)
     batches = {name: each.batch for name, each in settings.rulebook.pools.items() if each.batch.work}
     book = open_book(
         settings.prices, clouds=settings.named_clouds, clock=clock, background=not read_only, fleet=settings.fleet
@@ -89,6 +92,7 @@ def assemble_parts(settings: Settings, *, read_only: bool) -> Iterator[LiveParts
                 taker=None if read_only else CensusTaker(settings.fleet),
             ),
             ledger=ledger,
+            memory=memory,
             rules=settings.rulebook,
             meter=Meter(
                 ledger, replace(metering, in_hours=tuple((each.begins, each.ends) for each in batches.values()))

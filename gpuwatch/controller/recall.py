@@ -5,13 +5,16 @@ state is unknown, so nothing is done to it (P1).
 """
 
 import logging
+from contextlib import suppress
 from datetime import timedelta
 from functools import cache
 
 from gpuwatch.clouds import Cloud
 from gpuwatch.clouds.silence import Past, Recalling
-from gpuwatch.ledger import Ledger, LedgerError
+from gpuwatch.controller.context import Memory
+from gpuwatch.ledger import Ledger, LedgerError, RoundLine
 from gpuwatch.model.decision import Status, Verb
+from gpuwatch.runtime.clock import Clock
 
 log = logging.getLogger(__name__)
 
@@ -25,9 +28,24 @@ def recall(cloud: Cloud, ledger: Ledger) -> None:
         cloud.recall(cache(lambda: past_of(ledger)))
 
 
+def recall_undated(memory: Memory, ledger: Ledger, clock: Clock) -> None:
+    """How long the controller has seen machines run that have no start time, for a command that looks once."""
+    newest = _newest_whole(ledger)
+    age = 0.0 if newest is None else (clock.now() - newest.at).total_seconds()
+    if newest is not None and age >= 0.0:
+        last = clock.uptime() - age
+        with suppress(LedgerError):
+            watched = ledger.observation(newest.id).watched
+            memory.undated |= {node_id: (last - seconds, last) for node_id, seconds in watched.items()}
+
+
+def _newest_whole(ledger: Ledger) -> RoundLine | None:
+    return next((each for each in ledger.rounds(_LOOKED_AT) if each.whole), None)
+
+
 def past_of(ledger: Ledger) -> Past:
     """What the newest round that is kept whole saw; nothing without such a round."""
-    newest = next((each for each in ledger.rounds(_LOOKED_AT) if each.whole), None)
+    newest = _newest_whole(ledger)
     if newest is None:
         return Past()
     try:

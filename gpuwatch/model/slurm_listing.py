@@ -198,15 +198,16 @@ def with_totals(jobs: Iterable[QueuedJob], columns: str) -> Iterator[QueuedJob]:
         total = total_gpus(per_job, per_task, tasks)
         here = gpu_count(job.gres) or (total if job.count == 1 else gpu_count(per_task)) or 1
         memory = _OF_EACH_GPU.search(each_gpu)
-        told = dict(each.partition("=")[::2] for each in tres.split(","))
+        totals = dict(each.partition("=")[::2] for each in tres.split(","))
         yield replace(
             job,
             gpus=total,
             cpus=_number(processors),
-            all_cpus=_number(told.get("cpu", "")),
+            all_cpus=_number(totals.get("cpu", "")),
             kinds=frozenset({*gpus_by_kind(per_job), *gpus_by_kind(per_task)} - {""}),
             megabytes=max(
-                _node_megabytes(job.megabytes, told, _number(processors) or 1), float(memory[1]) * here if memory is not None else 0.0
+                _node_megabytes(job.megabytes, totals, _number(processors) or 1),
+                float(memory[1]) * here if memory is not None else 0.0,
             ),
         )
 
