@@ -57,7 +57,7 @@ def _rights(cluster: Scontrol, seen: join.Shown) -> Iterator[Finding]:
     except CloudError as error:
         yield make_finding("slurm.unusable", where, str(error))
         return
-    down = "after a start a node stays DOWN until somebody resumes it" if service == "0" else "Slurm takes nodes back"
+    down = "after a start a node stays DOWN until it is resumed" if service == "0" else "Slurm takes nodes back"
     about = f"ReturnToService={service}: {down}; SlurmdTimeout={timeout}"
     if denied is not None:
         yield make_finding("slurm.may_not_drain", where, f"{denied} ({about})")

@@ -80,6 +80,23 @@ def test_the_memory_that_a_waiting_job_needs_of_a_node_is_read(
     assert job.megabytes == gigabytes * 1024
 
 
+@pytest.mark.parametrize(
+    ("options", "cpus"),
+    [(("-c", "8"), (8, 8)), (("-n", "2", "-c", "8"), (8, 16)), (("-n", "16"), (1, 16)), (("-O", "-n", "16"), (1, 1))],
+    ids=["of a task", "of two tasks", "of 16 tasks", "overcommitted"],
+)
+def test_the_cpus_that_a_waiting_job_needs_are_read(
+    slurm: RealSlurm, options: tuple[str, ...], cpus: tuple[int, int]
+) -> None:
+    """The least on one node, and of the whole job; nodes have them as slurm.conf says."""
+    said = slurm.command("sbatch", "--hold", "--partition=all", *options, stdin="#!/bin/sh\nexec sleep 1\n")
+    number = said.split()[-1]
+    (job,) = (each for each in slurm.cluster.queue().jobs if each.job == number)
+    slurm.command("scancel", number)
+    assert (job.cpus, job.all_cpus) == cpus
+    assert {each.name: each.cpus for each in slurm.cluster.nodes()}["gpu-5"] == 2
+
+
 def test_a_persons_drain_is_left_alone(slurm: RealSlurm) -> None:
     """Whether its GPU is failing or well."""
     slurm.run("update", "NodeName=gpu-1", "State=DRAIN", "Reason=ann replaces its fan")

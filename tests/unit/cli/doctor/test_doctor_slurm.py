@@ -28,7 +28,7 @@ SlurmdTimeout           = 300 sec
 SuspendProgram          = {power}
 SuspendTime = INFINITE
 """
-SERVICE = "ReturnToService=0: after a start a node stays DOWN until somebody resumes it; SlurmdTimeout=300 sec"
+SERVICE = "ReturnToService=0: after a start a node stays DOWN until it is resumed; SlurmdTimeout=300 sec"
 UPDATE = "[ $1 = update ] && { echo 'slurm_update error: Invalid node name specified' >&2; exit 1; }"
 
 
