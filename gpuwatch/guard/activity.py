@@ -199,7 +199,7 @@ def warm_up(case: Case) -> Finding:
         return allow("It does not run.")
     if node.launched_at is None:
         watched = case.observation.watched.get(node.id, 0.0)
-        sentence = f"Its cloud names no start time, and it was seen to run for {format_duration(watched)}."
+        sentence = f"Its start time is not known. gpuwatch has seen it run for {format_duration(watched)}."
         return allow(sentence) if watched >= limit else refuse(sentence, f"It warms up for {format_duration(limit)}.")
     age = (case.observation.now - node.launched_at).total_seconds()
     if age < limit:

@@ -189,7 +189,7 @@ SPOILED: list[tuple[str, str, Callable[[Case], Case], str]] = [
     ("one GPU busy", "busy", lambda c: with_verdict(c, gpus=a_verdict(state=State.BUSY).gpus), "busy"),
     ("GPU not seen", "gpus_missing", lambda c: with_node(c, gpu_count=8), "1 of 8"),
     ("young", "warm_up", lambda c: with_node(c, launched_at=NOW - timedelta(seconds=899)), "14m59s"),
-    ("unknown age", "warm_up", lambda c: with_node(c, launched_at=None), "names no start time"),
+    ("unknown age", "warm_up", lambda c: with_node(c, launched_at=None), "start time is not known"),
     ("impossible", "warm_up", lambda c: with_node(c, launched_at=NOW - timedelta(seconds=7000)), "claims"),
     ("mostly deaf pool", "low_coverage", blind, "3 of 7"),
     ("failed lately", "cooling_down", lambda c: with_ledger(c, recent=(a_done("i-1", Status.FAILED),)), "given up"),
