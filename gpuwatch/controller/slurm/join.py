@@ -18,7 +18,7 @@ from gpuwatch.model.slurm_queue import LONGEST_WAIT, has, held_nodes
 from gpuwatch.runtime.printable import legible
 
 _WAITS = "PD"
-_LONGEST_WORD = 60  # characters of a user's name, or of a reason
+_LONGEST_WORD, _LONGEST_REASON = 60, 100  # characters of a name, and of Slurm's word on why a job waits
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -101,7 +101,7 @@ def _whose(job: QueuedJob) -> str:
 
 def waits(job: QueuedJob) -> str:
     """Return the clause that says that the job waits, and for what."""
-    return f"{_whose(job)} waits in Slurm ({legible(job.reason, _LONGEST_WORD)})"
+    return f"{_whose(job)} waits in Slurm ({legible(job.reason, _LONGEST_REASON)})"
 
 
 def nodes_off(fleet: Fleet) -> frozenset[str]:

@@ -32,18 +32,20 @@ def with_sleepers(seen: Observation, shown: Shown | None, rules: Mapping[str, Po
     facts = {each.name: each for each in shown.nodes}
     jobs, here = shown.queue.jobs, seen.now.astimezone(UTC)
     rests = rests_of(seen, {job.number for job in jobs if job.state == WAITS})
-    coming = _coming_nodes(seen)
-    idle = [each for each in idle_nodes(shown.nodes, nodes_off(seen.fleet)) if each.name not in coming]
+    on_their_way = _coming_nodes(seen)
+    coming = [facts[name] for name in on_their_way if name in facts]
+    idle = [each for each in idle_nodes(shown.nodes, nodes_off(seen.fleet)) if each.name not in on_their_way]
     woken = woken_nodes(
         [job for job in jobs if job.number not in rests.work],
         idle=idle,
-        coming=[facts[name] for name in coming if name in facts],
+        coming=coming,
         asleep=[facts[name] for name, node in asleep.items() if node.id not in rests.hosts],
         now=here,
         reservations=shown.queue.reservations,
     )
     places = {name: each.nodes for name, each in shown.queue.reservations.items()}
     taken = [*woken.values(), *held_nodes(jobs, idle, here, places).values()]
+    taken += held_nodes(jobs, coming, here, places, seen=False).values()
     left = [facts[name] for name in asleep if name not in woken]
     others = held_nodes([job for job in jobs if job.number not in _numbers(taken)], left, here, places, seen=False)
     told: dict[str, Node] = {}

@@ -98,6 +98,26 @@ def test_a_job_has_one_host_started_and_the_reason_names_it() -> None:
     assert starts(desk) == ["i-1"], "an idle host is there for the job"
 
 
+def test_a_job_is_not_told_of_other_hosts_once_one_is_on_its_way_for_it() -> None:
+    """They were told to start for it, too, if it lacked nothing but nodes."""
+    desk = a_lab()
+    queue(desk, JOB)
+    for _ in range(2):
+        desk.round()
+    assert starts(desk) == ["i-1"]
+    assert "901" not in step_of(desk, "i-2").reason.sentence
+    queue(desk, JOB, replace(JOB, job="902", reason="Licenses"))
+    assert "The job 902" in step_of(desk, "i-2").reason.sentence
+
+
+def test_slurms_longest_reason_is_told_whole() -> None:
+    """It ended in `reserved for job`."""
+    desk = a_lab()
+    reason = "Nodes required for job are DOWN, DRAINED or reserved for jobs in higher priority partitions"
+    queue(desk, replace(JOB, reason=reason))
+    assert f"({reason})" in step_of(desk).reason.sentence
+
+
 def test_two_jobs_of_a_whole_host_each_have_two_started() -> None:
     """Slurm gives a reason of its own to the first alone: the second waits for its turn."""
     desk = a_lab(3)
