@@ -18,6 +18,7 @@ from gpuwatch.policies.starts import starts
 from gpuwatch.policies.wakes import rests_of
 
 _ALSO = "gpuwatch starts it if the job lacks nothing but nodes, and could begin with those that are off."
+_HAS_JOBS = (("ALLOCATED",), ("MIXED",))  # what waits now found no room beside them
 _ON_ITS_WAY = frozenset({NodeState.PENDING, NodeState.RUNNING, NodeState.UNKNOWN})
 
 
@@ -92,7 +93,7 @@ def _coming_nodes(seen: Observation) -> Collection[str]:
 def _is_coming(
     node: Node, known: SlurmNode, lately: Collection[str | None], woken: Collection[str | None], asked: Collection[str]
 ) -> bool:
-    if known.doubt is not None:
+    if known.doubt is not None or known.states[:1] in _HAS_JOBS:
         return False
     if node.state is NodeState.STOPPED:
         return node.id in asked

@@ -110,6 +110,22 @@ def test_a_job_is_not_told_of_other_hosts_once_one_is_on_its_way_for_it() -> Non
     assert "The job 902" in step_of(desk, "i-2").reason.sentence
 
 
+@pytest.mark.parametrize("state", ["ALLOCATED", "MIXED"])
+def test_a_host_with_a_job_that_has_not_used_its_gpus_yet_is_no_room_for_the_next(state: str) -> None:
+    """It loads its data. The next job waited for as long, and no host was started for it."""
+    desk = a_lab()
+    queue(desk, JOB)
+    desk.round()
+    boot(desk, 1)
+    for _ in range(3):
+        desk.round()
+    desk.slurm.known["gpu-1"] = replace(desk.slurm.known["gpu-1"], states=(state,))
+    queue(desk, replace(JOB, state="R", reason="None", places="gpu-1"), replace(JOB, job="902"))
+    for _ in range(2):
+        desk.round()
+    assert starts(desk) == ["i-1", "i-2"]
+
+
 def test_slurms_longest_reason_is_told_whole() -> None:
     """It ended in `reserved for job`."""
     desk = a_lab()
