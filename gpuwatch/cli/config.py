@@ -20,6 +20,7 @@ if TYPE_CHECKING:
 
 # The ends of keys that name a file.
 _FILES = ("_file", "tls_certificate", "tls_key", "tls_ca", "tls_client_ca", "kubeconfig")
+_WRITTEN = "health_file"  # by the agent itself
 _WIDEST = 30  # of the column of values
 
 
@@ -145,7 +146,7 @@ def _missing_files(settings: "Settings") -> Iterator[str]:
     from gpuwatch.runtime.secrets import files_named, is_reference
 
     for path, name in files_named(settings, ends=_FILES):
-        if name and not is_reference(name) and not os.path.lexists(name):
+        if path[-1] != _WRITTEN and name and not is_reference(name) and not os.path.lexists(name):
             yield f"{'.'.join(path)}: this machine has no file {name}"
 
 

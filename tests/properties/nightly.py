@@ -43,7 +43,7 @@ MARKED = sorted(each for each in TESTS.rglob("test_*.py") if "mark.nightly" in e
 PARTS += [(f"../{each.relative_to(TESTS).with_suffix('')}", 1) for each in MARKED]
 # With the controllers of Kubernetes, and for some those of others, which are built once: minutes each.
 PARTS += [("../integration/kubernetes/test_controllers", 1)]
-BUILT = ("kube-controller-manager", "kube-scheduler", "kwok")
+BUILT = ["kube-controller-manager", "kube-scheduler", "kwok"]
 BUILT += ("jobset-controller", "lws-controller", "kueue-manager", "karpenter-kwok")
 
 

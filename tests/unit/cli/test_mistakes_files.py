@@ -248,7 +248,8 @@ def test_a_full_disk_is_told_as_that(tmp_path: Path) -> None:
 def test_what_a_check_finds_missing_is_a_warning(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     """A file that settings name may lie on another machine; a file of settings that says nothing is told, too."""
     monkeypatch.chdir(tmp_path)
-    (tmp_path / "a.yaml").write_text("agent: {tls_certificate: no.pem, tls_key: key.pem}\n", encoding="utf-8")
+    written = "tls_certificate: no.pem, tls_key: key.pem, health_file: new.json"  # the agent writes the last one itself
+    (tmp_path / "a.yaml").write_text(f"agent: {{{written}}}\n", encoding="utf-8")
     (tmp_path / "key.pem").touch()
     (tmp_path / "empty.yaml").write_text("# nothing yet\n", encoding="utf-8")
     told = answer(Mistake("config check --config a.yaml", (), status=0), monkeypatch, most_lines=9)
@@ -256,4 +257,5 @@ def test_what_a_check_finds_missing_is_a_warning(tmp_path: Path, monkeypatch: py
 
     assert "Warning: agent.tls_certificate: this machine has no file no.pem\n" in told
     assert "key.pem" not in told
+    assert "new.json" not in told
     assert empty.startswith("OK: empty.yaml sets nothing, so all defaults hold: mode observe")

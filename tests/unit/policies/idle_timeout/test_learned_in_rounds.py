@@ -58,9 +58,9 @@ def test_a_pool_that_was_only_observed_for_a_week_is_known_when_enforcement_begi
     for _ in range(8):
         for _ in range(3):
             desk.fleet.show("i-0", State.IDLE, 1500.0)
-            waited.append(desk.round(seconds=8 * 3600.0 - 1.0).observation)
+            waited.append(desk.round(seconds=1.0).observation)
             desk.fleet.show("i-0", State.BUSY, 0.0)
-            desk.round(seconds=1.0)
+            desk.round(seconds=8 * 3600.0 - 1.0)
     desk.enforce = True
     desk.fleet.show("i-0", State.IDLE, 0.0)
     found = desk.round().observation
