@@ -95,7 +95,9 @@ def source(provider: Any, whose: str, clock: Clock) -> Source:  # noqa: ANN401  
                     code=_OLD_SIGNATURE,
                 ) from None
             raise AuthFailedError(
-                f"no usable Alibaba Cloud credentials of {whose} ({name}); see `aliyun sts GetCallerIdentity`",
+                f"no usable Alibaba Cloud credentials of {whose} ({name}); set ALIBABA_CLOUD_ACCESS_KEY_ID and "
+                "ALIBABA_CLOUD_ACCESS_KEY_SECRET, or give this machine a RAM role. `aliyun sts GetCallerIdentity` "
+                "tries them",
                 code=name,
             ) from None
         if not key_id or not secret:

@@ -86,7 +86,10 @@ def asking(asked: str) -> Iterator[None]:
                 f"{asked}: Entra ID takes no certificate of this time; {errors.ADVICE}", code=name
             ) from None
         raise errors.AuthFailedError(
-            f"{asked}: no usable credentials of Azure ({name}); see `az account show`", code=name
+            f"{asked}: no usable credentials of Azure ({name}); set AZURE_TENANT_ID, AZURE_CLIENT_ID and "
+            "AZURE_CLIENT_SECRET, give this machine a managed identity, or run `az login`. `az account show` tries "
+            "them",
+            code=name,
         ) from None
     except AzureError as error:
         name = type(error).__name__

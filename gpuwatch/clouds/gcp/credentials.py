@@ -214,5 +214,9 @@ def _unusable(error: Exception) -> CloudError:
     name = type(error).__name__
     if _NOT_OF_NOW in str(error):
         return ClockSkewError(f"Google gives no token to a request of this time; {ADVICE}", code=name)
-    hint = "see `gcloud auth application-default print-access-token`"
-    return AuthFailedError(f"no usable credentials of Google Cloud ({name}); {hint}", code=name)
+    return AuthFailedError(
+        f"no usable credentials of Google Cloud ({name}); set GOOGLE_APPLICATION_CREDENTIALS or "
+        "cloud.gcp.credentials_file, give this machine a service account, or run `gcloud auth application-default "
+        "login`. `gcloud auth application-default print-access-token` tries them",
+        code=name,
+    )

@@ -330,6 +330,7 @@ def test_missing_credentials_are_told_without_the_sdks_text(world: AlibabaWorld)
         world.another(provider=NoCredentials()).nodes()
 
     assert "s3cret" not in str(caught.value)
+    assert "set ALIBABA_CLOUD_ACCESS_KEY_ID and" in str(caught.value)
     assert world.server.log == []
 
 
