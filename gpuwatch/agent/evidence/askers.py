@@ -18,7 +18,7 @@ What counted is remembered for an hour, so that machines which come each half ho
 """
 
 from collections import Counter, deque
-from collections.abc import Collection, Iterable, Iterator, Mapping
+from collections.abc import Collection, Iterable, Mapping
 from dataclasses import dataclass, field
 from ipaddress import ip_address
 
@@ -172,14 +172,15 @@ class Askers:
         }
         lasting = (each.ask for each in rest.values() if each.lasts(at) and each.ask.port not in pages)
         many = _ports_of_several(lasting) - meshes
-        used = set[int]()
+        used, reports = set[int](), list[_Contact]()
         for cookie, each in rest.items():
             least = _EQUALS_BYTES_PER_SECOND if cookie in equals else CARRIED_BYTES_PER_SECOND
             if each.is_in_use(at, least) or (each.ask.port in many and each.lasts(at)):
                 used.add(cookie)
                 self._users[each.ask] = at
-            elif cookie not in equals:
-                self._note_report(each, at)
+            elif cookie not in equals and each.brings and not each.is_noted:
+                reports.append(each)
+        self._note_reports(reports, at)
         port, machines = most_used(self._users)
         reporting = frozenset(each.ask for each in rest.values() if each.is_noted)
         young = frozenset(each.ask for each in rest.values() if not each.lasts(at))
@@ -230,23 +231,24 @@ class Askers:
                 read.update(mine)
         return frozenset(read)
 
-    def _note_report(self, each: _Contact, at: float) -> None:
-        """One that brings more than it takes, short and small; from the third time in ten minutes on it is use."""
-        if each.is_noted or not each.brings:
+    def _note_reports(self, reports: Collection[_Contact], at: float) -> None:
+        """Those that bring more than they take, short and small; from the third time in ten minutes on it is use."""
+        if not reports:
             return
-        each.is_noted = True
-        turns = [turn for turn in self._reports.get(each.ask, ()) if at - turn < REMEMBERED_SECONDS][-20:]
-        turns.append(at)
-        if len(self._reports) < _MOST or each.ask in self._reports:
-            self._reports[each.ask] = turns
         self._reports = {ask: found for ask, found in self._reports.items() if at - found[-1] < REMEMBERED_SECONDS}
-        again = len(turns) >= _TURNS and turns[-1] - turns[0] >= _TURNS_SECONDS
-        if again or each.ask.port in _ports_of_several(self._near()):
-            self._users[each.ask] = at
-
-    def _near(self) -> Iterator[Ask]:
-        """Of the machines that report, those with a private address: no scanner of the internet has one."""
-        return (ask for ask in self._reports if ip_address(ask.peer).is_private)
+        near: dict[int, set[bytes]] = {}  # by port; made once, for hundreds may report between two looks
+        for ask in self._reports:
+            _add_near(near, ask)
+        for each in reports:
+            each.is_noted = True
+            turns = [turn for turn in self._reports.get(each.ask, ()) if at - turn < REMEMBERED_SECONDS][-20:]
+            turns.append(at)
+            if len(self._reports) < _MOST or each.ask in self._reports:
+                self._reports[each.ask] = turns
+                _add_near(near, each.ask)
+            again = len(turns) >= _TURNS and turns[-1] - turns[0] >= _TURNS_SECONDS
+            if again or len(near.get(each.ask.port, ())) >= SEVERAL:
+                self._users[each.ask] = at
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -292,6 +294,12 @@ class Arrivals:
             ports=frozenset(ask.words for ask, hour in came.items() if hour),
             used=frozenset(ask.words for ask in came if ip_address(ask.peer).is_private),
         )
+
+
+def _add_near(near: dict[int, set[bytes]], ask: Ask) -> None:
+    """Add a machine with a private address, by the port that it asks: no scanner of the internet has one."""
+    if ip_address(ask.peer).is_private:
+        near.setdefault(ask.port, set()).add(ask.peer)
 
 
 def _ports_of_several(asks: Iterable[Ask]) -> frozenset[int]:

@@ -33,6 +33,7 @@ _INFO, _CGROUP_ID = 2, 21
 _STATE_ESTABLISHED, _STATE_LISTEN = 1, 10
 _DESTROYED = 1 << 0 | 1 << 2  # SKNLGRP_INET_TCP_DESTROY, SKNLGRP_INET6_TCP_DESTROY, since Linux 4.2
 _PAUSE_LOOKS = 12  # where more end than the kernel keeps; each costs it 2 µs
+_MOST_ENDS = 4096  # read at one look: they may end as fast as they are read
 _LEAST_RECEIVED, _LEAST_MOVED = 3, 1000  # a FIN counts as a byte
 # Classic BPF: a connection of this host with itself, by one address, is not told. Of each of the four words of the
 # addresses: load the other end's, keep it, load this end's; another one: take the message. At last: drop it.
@@ -158,7 +159,9 @@ class Ended:
         elif self._told is None:
             self._told = _hear_of_ends()
         errors = 0
-        while self._told is not None:
+        for _ in range(_MOST_ENDS):
+            if self._told is None:
+                return
             try:
                 data = self._told.recv(_BUFFER_BYTES)
             except BlockingIOError:
@@ -170,6 +173,8 @@ class Ended:
                 continue
             with suppress(OSError, struct.error, KeyError):
                 yield _socket(data[_HEADER.size :])[1]
+        else:
+            errors += 1
         if errors and self._told is not None:
             self._told.close()
             self._told, self._pause = None, _PAUSE_LOOKS

@@ -2,11 +2,13 @@
 
 from collections.abc import Collection, Iterable
 from dataclasses import dataclass
+from ipaddress import IPv4Address, IPv6Address, ip_address
 
 import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
+from gpuwatch.agent.evidence import askers
 from gpuwatch.agent.evidence.askers import Arrivals, Ask, Asked, Askers, Came
 from gpuwatch.agent.evidence.sock_diag import Sock
 
@@ -53,11 +55,11 @@ def played(
     elsewhere: Collection[Ask] = (),
 ) -> list[Asked]:
     """What is said at each look."""
-    askers, said, crowd = Askers(), list[Asked](), tuple(clients)
+    follows, said, crowd = Askers(), list[Asked](), tuple(clients)
     for number in range(int(hours * 3600 / LOOK_SECONDS)):
         now = number * LOOK_SECONDS
         sockets = [found for each in crowd if (found := each.at(now)) is not None]
-        said.append(askers.look_at(sockets, elsewhere, pages, now))
+        said.append(follows.look_at(sockets, elsewhere, pages, now))
     return said
 
 
@@ -121,6 +123,23 @@ def test_scanners_of_the_internet_that_bring_something_are_no_use() -> None:
         for each in range(1, 101)
     ]
     assert not are_used(played(once, 1.0))
+
+
+def test_hundreds_that_report_between_two_looks_cost_one_pass_over_those_before(
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
+    """A server of logs with a fleet of senders: no look at all of the last hour's for each of them."""
+    looked = list[bytes]()
+
+    def note(peer: bytes) -> IPv4Address | IPv6Address:
+        looked.append(peer)
+        return ip_address(peer)
+
+    monkeypatch.setattr(askers, "ip_address", note)
+    once = [Client(number=each, asks=500, gets=20, begin=5.0 + 15.0 * (each % 10), every=1e6) for each in range(2000)]
+    said = played(once, 0.1)
+    assert said[-1].machines > 1000
+    assert len(looked) < 10 * 2000 + 2000 + 1
 
 
 OTHER = Ask(peer=b"\x0a\0\x09\x09", port=PORT)

@@ -179,3 +179,18 @@ def test_who_has_more_ends_than_the_kernel_keeps_is_not_followed_for_a_while(mon
 
     # Ends of this test that come late, and those of other programs, may be too many once more.
     assert any((list(ended._take()), ended._told is not None)[1] for _ in range(100 * _PAUSE_LOOKS))
+
+
+@needs_sock_diag
+def test_ends_that_come_as_fast_as_they_are_read_hold_up_no_look(monkeypatch: pytest.MonkeyPatch) -> None:
+    """A look reads a bounded number, and then those after it rest as after a loss."""
+    monkeypatch.setattr("gpuwatch.agent.evidence.sock_diag._MOST_ENDS", 4)
+    ended = Ended(Roots())
+    list(ended._take())
+    for _ in range(20):
+        _one_ends(1)
+    while ended._told is not None:
+        assert select.select([ended._told], [], [], 60)[0]
+        assert len(list(ended._take())) <= 4
+        _one_ends(1)
+    assert ended._pause == _PAUSE_LOOKS
