@@ -104,7 +104,7 @@ class Renewal:
         )
 
     def _believe(self, shown: str) -> None:
-        """Believe the authorities that the controller names, unless none of ours is among them.
+        """Believe the authorities that the controller names, if one of ours is among them; the file's others stay.
 
         Raises:
             OSError: the file cannot be written.
@@ -113,9 +113,8 @@ class Renewal:
         path = self._files.ca
         if path is None:
             return
-        known = path.read_text(encoding="ascii")
-        believed = joined.read_authorities(shown, known)
-        if believed is not None and believed != known:
+        believed = joined.read_authorities(shown, path.read_text(encoding="ascii", errors="replace"))
+        if believed is not None:
             fresh = path.with_name(f".{path.name}.new")
             try:
                 _write(fresh, believed)

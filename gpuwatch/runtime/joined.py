@@ -78,9 +78,15 @@ def read_pinned(shown: str, pin: bytes) -> str | None:
 
 
 def read_authorities(shown: str, known: str) -> str | None:
-    """The authorities that a controller names over a verified line, in PEM, if one of those known is among them."""
+    """The authorities to believe, in PEM, where a controller names others over a verified line; None: those known.
+
+    One of those known must be among them. Another program's authority stays: only ours names what it certifies.
+    """
     found, before = ([ssl.PEM_cert_to_DER_cert(each) for each in _PEM.findall(text)] for text in (shown, known))
-    return "".join(map(ssl.DER_cert_to_PEM_cert, found)) if set(found) & set(before) else None
+    others = [each for each in before if each not in found and ANY_AGENT.encode() not in each]
+    if not set(found) & set(before) or {*found, *others} == set(before):
+        return None
+    return "".join(map(ssl.DER_cert_to_PEM_cert, [*found, *others]))
 
 
 def controller_url(text: str) -> str:

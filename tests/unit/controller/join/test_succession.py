@@ -159,6 +159,32 @@ def test_an_agent_believes_no_authorities_that_leave_out_its_own(tmp_path: Path)
     controller.end()
 
 
+def test_another_program_s_authority_in_an_agent_s_file_stays(tmp_path: Path) -> None:
+    """A company's, for its own Prometheus: a renewal writes nothing for it, and a successor is put beside it."""
+    controller, company = an_old_controller(tmp_path / "controller"), Path(ssl_file(tmp_path / "company"))
+    controller.clock.jump(99 * 86400.0)
+    controller.begin()
+    host = JoiningHost(folder=tmp_path / "host")
+    assert host.join(controller.url, controller.token()).exit_code == 0
+    controller.end()
+    path, renewal, both = host.folder / "join/ca.pem", Renewal(host.agent, world_clock()), controller.authority
+    path.write_text(f"# Größe\n{path.read_text()}{company.read_text()}", encoding="utf-8")
+    before = path.read_bytes()
+    renewal._believe(both.believed_pem)
+    assert path.read_bytes() == before
+    only = Authority(controller.join, controller.clock.now() + 200 * DAY).believed_pem
+    renewal._believe(only)
+    assert path.read_text() == only + company.read_text()
+
+
+def ssl_file(folder: Path) -> str:
+    """An authority that OpenSSL makes."""
+    folder.mkdir()
+    words = "req -x509 -newkey ec -pkeyopt ec_paramgen_curve:P-256 -nodes -subj /CN=company -keyout key.pem -out ca.pem"
+    subprocess.run(["openssl", *words.split()], cwd=folder, capture_output=True, check=True)
+    return str(folder / "ca.pem")
+
+
 def test_a_token_does_not_outlive_the_authority_that_it_names(tmp_path: Path) -> None:
     """`gpuwatch join token --for 90d` a week before the change says that it ends then."""
     folder, now = tmp_path / "controller", SystemClock().now()
