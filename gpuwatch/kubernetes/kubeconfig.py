@@ -84,7 +84,11 @@ def from_kubeconfig(path: Path, context: str | None = None) -> Login:
         AuthFailedError: it cannot be read, or does not describe one; the sentence names file, entry and remedy.
 
     """
-    return _File(path).login(context)
+    try:
+        return _File(path).login(context)
+    except (KeyError, TypeError, ValueError, RuntimeError):  # their texts may repeat a secret
+        wrong = "has an entry that no kubeconfig has: a value is missing, of another kind, or ~ leads to no home"
+        raise AuthFailedError(f"kubernetes.kubeconfig: {path} {wrong}", code="BadKubeconfig") from None
 
 
 class _File:

@@ -76,6 +76,10 @@ def test_no_secret_is_part_of_a_repr(tmp_path: Path) -> None:
         ({"cluster": {"certificate-authority": "no.pem"}}, "no.pem cannot be read: No such file"),
         ({"user": {"auth-provider": {"name": "gcp"}}}, "auth-provider, which kubectl has dropped; use exec"),
         ({"user": {"exec": {"args": []}}}, "exec that names no command"),
+        ({"user": {"exec": {"command": "aws", "env": [{"name": "AWS_PROFILE"}]}}}, "a value is missing"),
+        ({"user": {"exec": {"command": "aws", "args": 5}}}, "of another kind"),
+        ({"user": {"client-key": "~nobody-there/key.pem"}}, "~ leads to no home"),
+        ({"user": {"tokenFile": "~nobody-there/token"}}, "~ leads to no home"),
     ],
 )
 def test_a_mistake_is_named(tmp_path: Path, change: dict[str, Any], says: str) -> None:
