@@ -29,6 +29,7 @@ _FOUND_WORDS = {
     "document start": "the begin of a second document (---)",
 }
 _VARIABLE = re.compile(r"^\$[A-Z_][A-Z0-9_]*$|\$\{[A-Z_][A-Z0-9_]*\}|\{\{ *[\w.]+ *\}\}")  # of a shell, of a template
+_COMMANDS = {"argv", "command", "on_interruption"}  # a shell or docker that is started puts its own variables in
 _LOOKS_LIKE = "lines such as `mode: observe`, indented with spaces"
 _LARGEST_FILE_VALUES = 20_000  # aliases of aliases can make a small file enormous
 _LONGEST_SHOWN = 60
@@ -155,7 +156,8 @@ class _Document:
         except ValueError as error:  # a tag that its text contradicts, or a number of thousands of digits
             self.origin.add(path, f"is not a value: {error}", "a plain value")
             return None
-        if isinstance(value, str) and key is not None and (found := _VARIABLE.search(value)) is not None:
+        plain = isinstance(value, str) and _COMMANDS.isdisjoint(path[-1:])
+        if plain and key is not None and (found := _VARIABLE.search(str(value))) is not None:
             right = f"the value itself; or leave the key out, and set {key.variable} in the environment"
             self.origin.add(path, f"the file has {found[0]}, and no variable is put in", right)
         if value is None and (not path or (key is not None and key.kind in GROUPS)):

@@ -57,3 +57,18 @@ def test_a_relative_ledger_is_of_the_files_folder(
 
     assert {load(each, {}).ledger.path for each in named} == {found.replace("FOLDER", str(file.parent))}
     assert load(file, {"GPUWATCH_LEDGER__PATH": "other.db"}).ledger.path == "other.db"
+
+
+def test_a_command_may_have_variables_of_its_own(file: Path) -> None:
+    """A shell's, and a template of docker's: what is started puts them in."""
+    file.write_text(
+        "agent:\n"
+        "  before_stop: {command: [/bin/sh, -c, 'tar cf \"/save/${HOSTNAME}.tar\" /scratch']}\n"
+        "  evidence: {command: {argv: [/usr/bin/docker, ps, --format, '{{ .ID }}']}}\n"
+        "  metadata: {on_interruption: [/bin/sh, -c, '${HOME}/save']}\n"
+    )
+
+    agent = load(file, {}).agent
+    assert "${HOSTNAME}" in agent.before_stop.command[2]
+    assert agent.evidence.command.argv[3] == "{{ .ID }}"
+    assert agent.metadata.on_interruption[2] == "${HOME}/save"
