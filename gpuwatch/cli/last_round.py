@@ -1,11 +1,14 @@
 """What `gpuwatch status` shows of a round, and how it gets that of the controller next to it instead of looking itself.
 
 A controller of the same settings on the same machine has just asked the cloud and every agent. It answers at a socket
-next to the ledger, mode 0600: to its own user and to root. Whatever is not plainly right there (nobody listens, other
-settings, another version, no round of late) is a reason to look oneself. Nothing of a round is loaded here.
+next to the ledger, mode 0600: to its own user and to root. Whatever is not plainly right there (nobody listens, or
+a stranger does, other settings, another version, no round of late) is a reason to look oneself. Nothing of a round is
+loaded here.
 """
 
+import os
 import socket
+import struct
 from collections.abc import Mapping
 from contextlib import closing
 from dataclasses import dataclass, field, replace
@@ -23,6 +26,7 @@ from gpuwatch.model.nodes_page import NodeRow, NodesPage
 _ENDING = ".sock"
 _ANSWER_SECONDS = 10.0  # for the next part of an answer, which the controller makes while its rounds go on
 _QUOTAS_SECONDS = 60.0  # for these it may ask the cloud first
+_PEER = struct.Struct("3i")  # pid, uid, gid
 
 
 class Question(msgspec.Struct, frozen=True, kw_only=True):
@@ -84,9 +88,29 @@ def last_round(path: Path | None, env: Mapping[str, str]) -> Looked | None:
         except OSError:
             return None
         try:
+            _refuse_strangers(line, place)
             return _ask_controller(line, Question(settings=settings))
         except (OSError, ValueError) as error:
             raise UnusedError(f"its answer broke off ({error})") from error
+
+
+def _refuse_strangers(line: socket.socket, place: Path) -> None:
+    """Only this user, root, or who owns the folder can be the controller; in a shared folder anybody can listen.
+
+    Raises:
+        UnusedError: the kernel names another user.
+
+    """
+    uid = _listener(line)
+    if uid not in {0, os.geteuid(), place.parent.stat().st_uid}:
+        raise UnusedError(f"user {uid} listens at {place}, and not the owner of that folder")
+
+
+def _listener(line: socket.socket) -> int:
+    """The user at the other end, as the kernel knows it."""
+    uid: int
+    _, uid, _ = _PEER.unpack(line.getsockopt(socket.SOL_SOCKET, socket.SO_PEERCRED, _PEER.size))
+    return uid
 
 
 def _ask_controller(line: socket.socket, question: Question) -> Looked:

@@ -29,7 +29,8 @@ def with_seen_work(fleet: Fleet, seen: dict[str, float], uptime: float) -> Fleet
             continue
         activity = verdict.activity
         if activity.state is _BUSY:
-            seen[node.id] = uptime - verdict.age_seconds - verdict.interval_seconds  # with all that it may be late
+            if not node.signal.windowed:  # a window that has work in it does not say when that was
+                seen[node.id] = uptime - verdict.age_seconds - verdict.interval_seconds  # with all that it may be late
         elif (worked := seen.get(node.id)) is not None and activity.state is not _UNKNOWN:
             ago = uptime - worked
             if ago + _SLACK_SECONDS < activity.held_seconds and ago <= _DAY_SECONDS:

@@ -13,6 +13,7 @@ Rules, all of them:
 from dataclasses import replace
 from datetime import datetime, timedelta
 
+from gpuwatch.model.bounds import bounded_name
 from gpuwatch.model.decision import Step, Verb
 from gpuwatch.model.duration import format_duration, format_time
 from gpuwatch.model.fleet import Node, NodeState
@@ -40,7 +41,8 @@ def withdrawn(notice: Notice, pool: str, owner: str | None) -> str | None:
         return f"{notice_words(notice)} is of an earlier version and does not say what it promised"
     if promise.pool != pool:
         return f"{notice_words(notice)} was for pool {promise.pool}, and the node is in pool {pool} now"
-    if owner and promise.owner not in {None, owner}:
+    owner = owner and bounded_name(owner)  # a round knows no longer names, the last look before a removal does
+    if owner and promise.owner is not None and owner != bounded_name(promise.owner):
         told = "was for no owner" if promise.owner == "" else f"was for {promise.owner}"
         return f"{notice_words(notice)} {told}, and its owner is {owner} now"
     between = next((each for each in notice.interruptions if _ends(each, promise.grace_seconds)), None)

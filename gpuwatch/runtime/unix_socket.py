@@ -12,6 +12,7 @@ from socketserver import BaseRequestHandler, UnixStreamServer
 _LOG = logging.getLogger(__name__)
 
 _PATIENCE_SECONDS = 2.0  # for a listener that is there
+_END_SECONDS = 5.0  # for the client that is being served when all ends
 
 
 class UnixServer(UnixStreamServer):
@@ -42,12 +43,13 @@ class UnixServer(UnixStreamServer):
         threading.Thread(target=self.serve_forever, kwargs={"poll_interval": 0.5}, name=name, daemon=True).start()
 
     def close(self) -> None:
-        """Serve no more clients, and remove the socket."""
-        ending = threading.Thread(target=self.shutdown)
+        """Serve no more clients, and remove the socket; one that is being served is not waited for without end."""
+        ending = threading.Thread(target=self.shutdown, daemon=True)
         ending.start()
         with contextlib.suppress(OSError), socket.socket(socket.AF_UNIX, socket.SOCK_STREAM) as wake:
+            wake.settimeout(0)  # nobody takes clients from a full queue any more
             wake.connect(str(self._path))  # or it would look up at the next poll only
-        ending.join()
+        ending.join(_END_SECONDS)
         self.server_close()
         with contextlib.suppress(OSError):
             if self._path.stat().st_ino == self._made:

@@ -59,3 +59,14 @@ def test_an_agent_that_counts_as_it_should_is_never_in_doubt(turns: list[tuple[S
         for _ in range(minutes):
             done = desk.round()
             assert done.observation.fleet.nodes[0].activity.state is state
+
+
+def test_the_end_of_work_in_a_window_of_samples_is_no_contradiction() -> None:
+    """Exporters show work as long as their window has it, and idle for the whole window from then on."""
+    desk = LightDesk(rules=replace(RULES, idle=replace(RULES.idle, action="report")))
+    desk.fleet.put(a_node("i-1"))
+    shown = iter([(State.BUSY, 0.0)] * 5 + [(State.IDLE, 1800.0)] * 5)
+    desk.fleet.answer = lambda node: replace(verdict_of(desk, node, *next(shown)), windowed=True)
+    states = [desk.round().observation.fleet.nodes[0].activity.state for _ in range(10)]
+
+    assert states == [State.BUSY] * 5 + [State.IDLE] * 5

@@ -273,6 +273,23 @@ def test_what_is_no_question_gets_no_answer(beside: Beside, question: bytes) -> 
         assert "From the controller's round" in beside.status().stdout
 
 
+def test_in_a_shared_folder_another_users_program_is_asked_nothing(
+    beside: Beside, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """Anybody may listen in a folder such as /tmp: the kernel says who does."""
+    own = beside.status()
+    path = socket_beside(beside.folder / "ledger.db")
+    monkeypatch.setattr("gpuwatch.cli.last_round._listener", lambda _: 4711)
+    with beside.serves():
+        said = beside.status()
+
+    assert said.stdout == (
+        f"{own.stdout}Asked now, and not taken from the controller here: user 4711 listens at {path}, and not the "
+        "owner of that folder.\n"
+    )
+    assert beside.asked == 0
+
+
 @given(st.lists(ROWS, max_size=2))
 def test_every_node_arrives_as_it_was_sent(rows: list[NodeRow]) -> None:
     """No field is lost, and none is another."""
