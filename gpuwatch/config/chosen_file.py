@@ -58,7 +58,7 @@ def ledger_path(path: Path | None, env: Mapping[str, str]) -> Path:
         return Path(LEDGER_PATH)
     try:
         written = yaml.load(path.read_bytes(), getattr(yaml, "CSafeLoader", yaml.SafeLoader))  # noqa: S506  both are safe
-    except yaml.YAMLError as error:
+    except (yaml.YAMLError, LookupError, AttributeError, TypeError) as error:  # the latter for values with wrong tags
         raise ValueError(str(error)) from error
     section = written.get("ledger") if isinstance(written, dict) else None
     found = section.get("path") if isinstance(section, dict) else None

@@ -308,6 +308,7 @@ def test_a_record_that_cannot_be_read_promises_nothing(wrong: str) -> None:
 
 
 OWNERS = [("ann", "ann", True), ("ann", "zoe", False), ("", "zoe", False), ("ann", None, True), (None, "zoe", True)]
+OWNERS += [("a" * 512, "a" * 3000, True), ("?ann", "\ud800ann", True)]  # in a round, and in its last look
 
 
 @pytest.mark.parametrize(("told", "now", "stands"), OWNERS)
@@ -319,16 +320,6 @@ def test_a_notice_stands_for_the_owner_whom_it_told(told: str | None, now: str |
 
     assert (why is None) is stands
     assert why is None or why.endswith("and its owner is zoe now")
-
-
-@pytest.mark.parametrize("owner", ["ann", "a" * 3000, "\ud800ann"])
-def test_an_owner_of_any_name_stays_the_owner_of_the_notice(owner: str) -> None:
-    """A round cuts what is too long, or cannot be stored; the last look before a removal has it whole."""
-    desk = Desk(rules=SLOW)
-    desk.fleet.put(a_node("i-1", owner=owner))
-    desk.fleet.put(a_node("i-2", State.BUSY))
-
-    assert minutes_to_the_end(desk, 70) is not None
 
 
 REASON = Reason(code="candidate", sentence="It has been idle.")

@@ -334,7 +334,9 @@ def test_the_ledger_is_found_where_the_settings_have_it(tmp_path: Path, text: st
     assert str(ledger_path(file, variables)) == load(file, variables).ledger.path
 
 
-@pytest.mark.parametrize("text", ["{", "- a\n", "ledger: 3\n", "ledger: {path: 3}\n", "\x00"])
+@pytest.mark.parametrize(
+    "text", ["{", "- a\n", "ledger: 3\n", "ledger: {path: 3}\n", "\x00", "a: !!bool x\n", 'a: !!float ""\n']
+)
 def test_a_file_with_mistakes_is_left_to_its_reader(tmp_path: Path, text: str) -> None:
     """Who looks for a controller by it finds none, and says nothing."""
     file = tmp_path / "gpuwatch.yaml"
