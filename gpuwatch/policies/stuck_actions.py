@@ -41,9 +41,10 @@ def advice(observation: Observation, pool: str) -> Iterator[Advice]:
 
 def _pending(age: str) -> Reason:
     """What begins to run and does not: it counts as one that is there."""
+    # Of a machine that was started again some clouds give the time of its creation: nobody is told to end it.
     sentence = (
-        f"It was started {age} ago, and the cloud shows it pending. It counts as a node of its pool, so no other is "
-        "added in its place. Look at it in the cloud's console, and terminate it if it does not come."
+        f"The cloud shows it pending, with a start {age} ago. It counts as a node of its pool, so no other is added in "
+        "its place. Look at it in the cloud's console."
     )
     return Reason(code="pending", sentence=sentence)
 

@@ -18,7 +18,7 @@ def test_a_machine_that_is_pending_for_long_is_told(minutes: int, *, told: bool)
     found = list(advice(an_observation(node, a_node("i-2")), "default"))
 
     assert [each.target for each in found] == ["i-1"] * told
-    assert all("the cloud shows it pending" in each.reason.sentence for each in found)
+    assert all("The cloud shows it pending" in each.reason.sentence for each in found)
 
 
 def test_a_machine_of_others_is_theirs() -> None:
