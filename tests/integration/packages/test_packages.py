@@ -108,7 +108,7 @@ def test_the_wheel_of_a_clone_holds_its_commit(wheel: Path) -> None:
 
 def test_the_wheel_is_small(wheel: Path) -> None:
     """Each GPU host downloads it, most of them for the agent alone."""
-    assert wheel.stat().st_size < 2_800_000
+    assert wheel.stat().st_size < 2_850_000
 
 
 def test_the_images_have_what_the_wheel_has() -> None:
