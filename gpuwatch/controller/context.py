@@ -133,7 +133,6 @@ class Memory:
     undated: dict[str, tuple[float, float]] = field(default_factory=dict)
     ledger_is_slow: bool = False  # as of the last removal; it is told once
     circuits: Circuits = field(default_factory=Circuits)
-    at_work: dict[str, float] = field(default_factory=dict)  # when machines were last seen at work; since boot
     uses: dict[str, Use] = field(default_factory=dict)  # of lives, by their keys
     withheld: dict[str, Withheld] = field(default_factory=dict)  # machines that are wanted and not started, by ids
     members: dict[str, Member] = field(default_factory=dict)  # that groups have made, by the keys of their lives

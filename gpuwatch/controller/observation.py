@@ -21,7 +21,6 @@ from gpuwatch.controller.observe.own_hosts import with_own_hosts
 from gpuwatch.controller.observe.places import with_places
 from gpuwatch.controller.observe.short_groups import with_short
 from gpuwatch.controller.offers_past import with_past
-from gpuwatch.controller.seen_at_work import with_seen_work
 from gpuwatch.controller.sensors import with_unproven
 from gpuwatch.controller.slurm.join import Shown, show_cluster, with_slurm
 from gpuwatch.controller.slurm.sleepers import with_sleepers
@@ -129,10 +128,6 @@ def _ask_agents(look: _Look) -> None:
     )
 
 
-def _hold_to_seen_work(look: _Look) -> None:
-    look.fleet = with_seen_work(look.fleet, look.parts.memory.at_work, look.parts.clock.uptime())
-
-
 def _judge_own_hosts(look: _Look) -> None:
     look.fleet = with_own_hosts(look.fleet, look.parts.memory.own_gpus)
 
@@ -233,7 +228,6 @@ _ASKING: Sequence[Callable[[_Look], None]] = (
 )
 # What one part makes impossible here is tried again without that part (controller/isolation.py).
 _JOINING: Sequence[Callable[[_Look], None]] = (
-    _hold_to_seen_work,  # before anything follows from what agents say
     _judge_own_hosts,  # no cloud says of them what their agents do not
     _join_cluster,
     _join_slurm,
