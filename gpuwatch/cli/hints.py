@@ -92,12 +92,12 @@ _MEANT = {
 
 # Words for what no command does, and what to do instead.
 _TOLD = {
-    "install": "gpuwatch installs nothing by itself; docs/install.md has the ways",
+    "install": "gpuwatch does not install itself; docs/install.md says how to install it",
     "start": "`gpuwatch agent` runs on a GPU host, `gpuwatch controller` on one machine (docs/systemd.md)",
     "stop": "No command stops a machine: the controller does, by its pools' rules. `gpuwatch pause` ends all actions",
-    "uninstall": "It is removed as it was installed; docs/install.md has the ways",
-    "update": "It is updated as it was installed; docs/upgrade.md has the ways",
-    "upgrade": "It is updated as it was installed; docs/upgrade.md has the ways",
+    "uninstall": "Remove gpuwatch in the way in which you installed it (docs/install.md)",
+    "update": "Update gpuwatch in the way in which you installed it (docs/upgrade.md)",
+    "upgrade": "Update gpuwatch in the way in which you installed it (docs/upgrade.md)",
 }
 # What answers a question about one node, by the command that was given one.
 _INSTEAD = {
