@@ -2,6 +2,7 @@
 
 from gpuwatch.clouds.unseen import HEADING
 from tools.docs.cloud_capabilities import CLOUDS, TABLE, Capability, Evidence
+from tools.docs.cloud_roles import render_roles
 from tools.docs.text import filled
 
 _INTRO = (
@@ -12,16 +13,43 @@ _INTRO = (
 )
 _COMMON = """\
 ## From zero
-The steps are the same on each cloud; its page has the commands.
+The page of each cloud has the commands.
 
-1. **Choose a role** of the files in `iam/`, and begin with `observe`. `gpuwatch export iam` writes them for your fleet
-   and regions.
-2. **Give it to the controller**: best the identity of its machine, so that there is no key.
+1. **Choose [roles](#roles)**, and begin with `observe`.
+2. **Give them to the controller**, best to the identity of its machine: then there is no key.
 3. **Say where**: `cloud.provider` and `cloud.regions`.
 4. **Look**: `gpuwatch status` shows every GPU machine and why nothing happens to it. [`gpuwatch doctor
    controller`](../doctor.md) tries the rights.
 5. **Enrol** machines by [tags](#tags), one by one or in their launch template.
 6. **Enforce**: set `mode: enforce` when `gpuwatch plan` was right for some days.
+
+## Roles
+`gpuwatch export iam DIR --provider CLOUD --fleet NAME` writes the files of [iam/](../../iam) for your fleet, and with
+`--region` for changes in some regions alone. A *whole* file has the rights of `observe` too. Give a *part* in addition
+to a whole one.
+
+{roles}
+
+On AWS, Alibaba Cloud and Tencent Cloud each change needs the tag `gpuwatch:fleet`, and a machine's `gpuwatch:protect`
+denies its stop, start and end. Azure and Google Cloud know no such conditions: bind the roles there as their pages say.
+[What a stolen controller can do](../security.md#what-a-stolen-controller-can-do-in-a-cloud) compares the clouds.
+
+## Several accounts
+```yaml
+cloud:
+  provider: aws                     # or alibaba, tencent: the key below is the same word
+  regions: [us-east-1]
+  aws:
+    accounts:
+      own: {{}}                       # the credentials' own account
+      prod:
+        role_arn: arn:aws:iam::123456789012:role/gpuwatch-controller
+        external_id: research-7     # where the trust policy asks for one
+        regions: [us-east-1, us-west-2]
+```
+
+Give the controller's identity `assume`. In each account make a role with one of the other files that trusts this
+identity. Azure has `azure.subscriptions`, Google Cloud `gcp.projects`.
 
 ## Tags
 | tag | value | meaning |
@@ -32,17 +60,16 @@ The steps are the same on each cloud; its page has the commands.
 | `gpuwatch:protect` | `true`, or a time such as `2026-01-31T18:00Z` | never touch it, or not until then |
 | `gpuwatch:snooze-until` | a time | not until then, within `max_snooze` |
 
-A misspelt key, such as `gpuwatch-protect` or `gpuwach:pool`, protects the machine until you correct it. `gpuwatch
-status` names the right key. gpuwatch itself writes `gpuwatch:notified-at`, `gpuwatch:stop-at` and
-`gpuwatch:decision-id`. Google Cloud has [labels](gcp.md#labels-instead-of-tags).
+A misspelt key, such as `gpuwatch-protect`, protects the machine until you correct it; `gpuwatch status` names the right
+key. gpuwatch itself writes `gpuwatch:notified-at`, `gpuwatch:stop-at` and `gpuwatch:decision-id`. Google Cloud has
+[labels](gcp.md#labels-instead-of-tags).
 
 ## Every region
-`regions: [all]` stands for each region that the account may use. gpuwatch looks there **and acts there**: it stops a
-machine with the fleet's tag in whatever region.
+`regions: [all]` stands for each region that the account may use. gpuwatch looks there **and acts there**.
 
 - gpuwatch reads the list at its start. Restart it after you enable a region.
 - A pool that launches must name `launch.region`.
-- The role must allow the lists in every region. If one refuses from the start, gpuwatch does nothing: name the regions.
+- If one region refuses its lists from the start, gpuwatch does nothing: name the regions.
 
 ## What is never touched
 - machines without the fleet's tag, and what people protect or postpone; an unreadable value protects
@@ -50,14 +77,13 @@ machine with the fleet's tag in whatever region.
 - members of groups without consent, and machines that their cloud protects from the change
 - reserved, prepaid and dedicated capacity
 - a start of machines that somebody else stopped, unless `pools.<name>.start: any` allows it
-- machines in an unknown state. If a region, zone or account does not answer, its machines are `unknown`
-  ([details](several.md#when-a-cloud-gives-no-answer))
+- machines in an unknown state, also [when a cloud gives no answer](several.md#when-a-cloud-gives-no-answer)
 
 ## Groups
 - gpuwatch changes a group only if the **group itself** consents, by the tag `gpuwatch:fleet`. Let new members have the
   machines' tags.
-- A member is never stopped, because its group would replace it. gpuwatch ends it by name, with its place, so the cloud
-  never chooses. It refuses at the group's minimum.
+- gpuwatch never stops a member, because its group would replace it. It ends the member by name, with its place, and not
+  below the group's minimum.
 - Growing never exceeds the group's maximum. With all members protected, gpuwatch also takes back
   [what the cloud does not give](../policies/spot.md#what-counts-as-coming).
 
@@ -65,7 +91,7 @@ machine with the fleet's tag in whatever region.
 - `gpuwatch unused` lists disks, addresses, snapshots of disks that are gone, and your own images older than 30 days
   that nothing names. It removes nothing, and does not see who else uses an image: other accounts, scripts.
 - [`prices.live`](../money.md#fetch-prices-from-the-clouds) asks the cloud for prices.
-- gpuwatch limits its calls, and sends half of them after the cloud refuses one for their number."""
+- gpuwatch limits its calls, and halves its pace after the cloud refuses one for their number."""
 _EVIDENCE = (
     "gpuwatch has met no real cloud yet. The table says for each thing that it does what the best evidence is; "
     f"*{HEADING}* in the page of each cloud says what is open."
@@ -100,7 +126,7 @@ def render() -> str:
     """The page."""
     return _PAGE.format(
         intro=filled(_INTRO),
-        common=_COMMON,
+        common=_COMMON.format(roles=render_roles()),
         evidence=filled(_EVIDENCE),
         kinds=_KINDS,
         clouds=" | ".join(CLOUDS.values()),
