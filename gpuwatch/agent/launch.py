@@ -1,7 +1,7 @@
 """`gpuwatch agent`: the settings are validated in another process, while this one loads the code that it will run.
 
 The validator (pydantic, YAML) is needed for a moment, but would stay in memory for years. Its process hands the valid
-settings over through a pipe and ends. The first probe is forked before and begins as soon as they are there (ADR 23).
+settings over through a pipe and ends. The first probe is forked before and begins as soon as they are there (ADR 2).
 """
 
 import argparse

@@ -3,7 +3,7 @@
 It shares with the agent what neither of them changes, and saves the start of an interpreter. The agent forks it before
 it has any thread, so nobody who is missing in the child can hold a lock there, and before it loads what only itself
 needs. Every later probe is a program of its own. The agent never loads the driver's library, so that the child maps the
-one that is there when it starts (ADR 23).
+one that is there when it starts (ADR 2).
 """
 
 import contextlib

@@ -5,7 +5,7 @@
 2. A certificate names what the controller decides, nothing that a request asks for: of a request only the key counts.
 3. No certificate outlives the authority, and none is valid for longer than the settings say.
 4. A successor is made 400 days before an authority ends. For 150 days hosts learn of it at their renewals; then it
-   signs, and both are believed for 100 days more (ADR 89). Which one signs follows from the time alone: a clock that
+   signs, and both are believed for 100 days more (ADR 70). Which one signs follows from the time alone: a clock that
    was wrong for a minute has changed nothing.
 """
 

@@ -1,4 +1,4 @@
-"""An authority gets its successor before it ends, and no host has to join again for that (ADR 89)."""
+"""An authority gets its successor before it ends, and no host has to join again for that (ADR 70)."""
 
 import socket
 import ssl
