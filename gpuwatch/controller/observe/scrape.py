@@ -22,6 +22,7 @@ from gpuwatch.controller.observe.plain_http import session as plain_session
 from gpuwatch.controller.observe.pool_census import CensusTaker, judged_alone
 from gpuwatch.controller.observe.pool_metrics import evaluate_queries, of_verdicts
 from gpuwatch.controller.observe.prometheus_api import PromApi
+from gpuwatch.controller.observe.seen_at_work import SeenAtWork
 from gpuwatch.controller.observe.settings import ObserveSettings
 from gpuwatch.controller.timings import CONFIRMATION, VERDICT
 from gpuwatch.model.activity import Activity, State
@@ -71,6 +72,7 @@ class ScrapeSource:
     # When each node's agent was asked last, and whose did not answer in time then.
     _asked: dict[str, float] = field(default_factory=dict, init=False, repr=False)
     _silent: dict[str, float] = field(default_factory=dict, init=False, repr=False)
+    _at_work: SeenAtWork = field(default_factory=SeenAtWork, init=False, repr=False)
 
     def observe(self, nodes: Sequence[Node]) -> Fleet:
         """Ask every running node at once; cost: one small request a node.
@@ -102,6 +104,7 @@ class ScrapeSource:
         for memory in (self._asked, self._silent):
             for node_id in memory.keys() - ids:
                 del memory[node_id]
+        self._at_work.forget_others(ids)
         started = "" if self._asked else self.clock.now().isoformat()
 
         def place(node: Node) -> tuple[float, int]:
@@ -213,7 +216,8 @@ class ScrapeSource:
                 except (aiohttp.ClientError, OSError, ValueError) as error:
                     return NodeReport(failure=failure_of(error))
             self._silent.pop(node.id, None)
-            return read_answer(body, node, self.clock.now(), self.max_age_seconds)
+            report = read_answer(body, node, self.clock.now(), self.max_age_seconds)
+            return self._at_work.hold(node.id, report, self.clock.uptime())
 
         headers = {"Cache-Control": "no-cache, no-store", "Accept": "application/json"}
 

@@ -1,0 +1,104 @@
+"""P2, P9: no machine goes on an idle time that reaches back before the controller itself last saw it at work.
+
+Two agents of one id may answer for it by turns, or an agent may be put back to an older state.
+"""
+
+import random
+from collections.abc import Callable
+from dataclasses import replace
+from http.server import BaseHTTPRequestHandler
+from urllib.parse import parse_qs, urlsplit
+
+from hypothesis import example, given, settings
+from hypothesis import strategies as st
+
+from gpuwatch.controller.observe.scrape import ScrapeSource
+from gpuwatch.controller.observe.seen_at_work import SeenAtWork
+from gpuwatch.controller.observe.settings import ObserveSettings
+from gpuwatch.model.activity import State
+from gpuwatch.model.fleet import Node, NodeReport
+from gpuwatch.runtime.clock import ManualClock
+from tests.support.builders.fleet import NOW, RULES, Desk, a_node, a_verdict
+from tests.support.builders.light_desk import LightDesk
+from tests.support.fakes.scraped_agent import an_agent, encoded
+
+MINUTE, DAY = 60.0, 86400.0
+
+
+def verdict_of(desk: Desk, node: Node, state: State, held: float) -> NodeReport:
+    """An answer of this moment."""
+    return NodeReport(verdict=a_verdict(node.id, state, held, at=desk.clock.now(), age=0.5))
+
+
+@settings(max_examples=8, deadline=None)
+@given(seed=st.integers(0, 2**32), busy=st.sampled_from([0.02, 0.1, 0.2, 0.5]), asked_last=st.booleans())
+@example(seed=0, busy=0.1, asked_last=False)
+def test_two_agents_by_turns_stop_nothing_that_one_of_them_sees_at_work(
+    seed: int, busy: float, *, asked_last: bool
+) -> None:
+    """One has counted two idle hours, the other one sees work, however seldom it is the one that answers."""
+    desk, chance, asked, heard = LightDesk(rules=RULES), random.Random(seed), [0], SeenAtWork()
+
+    def answer(node: Node) -> NodeReport:
+        asked[0] += 1
+        if node.id == "i-2" or asked[0] == 1 or (chance.random() < busy and (asked[0] % 2 == 0 or not asked_last)):
+            return verdict_of(desk, node, State.BUSY, 500.0)
+        return verdict_of(desk, node, State.IDLE, 7200.0 + desk.clock.monotonic())
+
+    desk.fleet.answer = lambda node: heard.hold(node.id, answer(node), desk.clock.uptime())
+    for name in ("i-1", "i-2"):
+        desk.fleet.put(a_node(name))
+    for _ in range(400):
+        desk.round()
+
+    assert desk.fleet.stops() == []
+
+
+@settings(max_examples=8, deadline=None)
+@given(
+    turns=st.lists(st.tuples(st.sampled_from([State.BUSY, State.IDLE, State.OCCUPIED]), st.integers(1, 90)), max_size=9)
+)
+def test_an_agent_that_counts_as_it_should_is_never_in_doubt(turns: list[tuple[State, int]]) -> None:
+    """Whatever its machine does, and however long."""
+    desk, heard = LightDesk(rules=replace(RULES, idle=replace(RULES.idle, action="report"))), SeenAtWork()
+    desk.fleet.put(a_node("i-1"))
+    for state, minutes in turns:
+        desk.fleet.show("i-1", state)
+        for _ in range(minutes):
+            report = desk.round().observation.fleet.nodes[0].signal
+            assert heard.hold("i-1", report, desk.clock.uptime()) is report
+
+
+def test_agents_that_are_asked_over_http_are_held_to_what_they_said() -> None:
+    """Also by the last question; another machine, and one that has gone and come again, are not in doubt."""
+    clock, states = ManualClock(wall=NOW), {"i-1": State.BUSY, "i-2": State.IDLE}
+
+    def rule(name: str) -> Callable[[BaseHTTPRequestHandler], None]:
+        def answer(request: BaseHTTPRequestHandler) -> None:
+            nonce = parse_qs(urlsplit(request.path).query).get("confirm", [None])[0]
+            verdict = a_verdict(name, states[name], 7200.0, at=clock.now(), age=0.0)
+            body = encoded(replace(verdict, confirm=nonce, looked_seconds=0.0))
+            request.send_response(200)
+            request.send_header("Content-Length", str(len(body)))
+            request.end_headers()
+            request.wfile.write(body)
+
+        return answer
+
+    with an_agent(rule("i-1")) as first, an_agent(rule("i-2")) as second:
+        asked = ObserveSettings(targets={"i-1": first, "i-2": second})
+        source = ScrapeSource(settings=asked, clock=clock, max_age_seconds=30.0)
+        nodes = [a_node("i-1"), a_node("i-2")]
+        source.observe(nodes)
+        clock.advance(60.0)
+        states["i-1"] = State.IDLE
+        seen = [node.activity for node in source.observe(nodes).nodes]
+        confirmed = source.confirm(nodes[0]).verdict
+        source.observe(nodes[1:])
+        again = source.observe(nodes).nodes[0].activity
+
+    assert [each.state for each in seen] == [State.UNKNOWN, State.IDLE]
+    assert "it claims to have been idle for 2h, but it was seen at work 1m" in (seen[0].doubt or "")
+    assert confirmed is not None
+    assert confirmed.activity.state is State.UNKNOWN
+    assert again.state is State.IDLE
