@@ -4,17 +4,18 @@ A node without a job is not free for that: a job array may be throttled between 
 time, another job, a licence, or for more nodes than are idle now. Rules, all of them:
 
 1. A job may use a node of one of its partitions that has what it asks for: features, GPUs of each kind and number,
-   CPUs, memory, a place in its list of nodes or in its reservation. What cannot be read counts as there.
-2. A job holds no more idle nodes than it asks for, those first in the order of names: `count` for each task that may
-   start at once. A throttled array may start as many tasks as its limit leaves next to those that run.
-3. It holds none where it waits for a person (held), for another job that waits itself, for what never comes (a limit of
-   the partition or of its own size, a budget that is spent), or where it has waited for more than `LONGEST_WAIT`.
-4. Nor where it wants one node, waits for resources and has for `LOOK_SECONDS`: Slurm has looked at the idle ones. The
-   parts of a heterogeneous job begin together, so that one of them may fit and wait for the others.
-5. Nor where it starts later than `HORIZON_SECONDS` from now.
+   CPUs, memory. Its list of nodes and its reservation count as well. What cannot be read counts as there.
+2. A job holds no more idle nodes than it asks for, the first in the order of names. An array holds nodes for as many
+   tasks as may start at once next to those that run.
+3. A job holds nothing while a person holds it, while the job that it depends on waits itself, and after it has waited
+   for `LONGEST_WAIT`. A job that never begins holds nothing: it meets a limit of the partition or of its own size, or
+   its budget is spent.
+4. A job that wants one node, and has waited for resources for `LOOK_SECONDS`, holds nothing: Slurm has looked at the
+   idle nodes. The parts of a heterogeneous job begin together, so they still hold what they ask for.
+5. A job that starts later than in `HORIZON_SECONDS` holds nothing.
 6. Of a person's jobs that wait for the same limit of theirs (Assoc..., QOS..., singleton) only the first holds: one job
-   of theirs ends, one begins.
-7. A job that is on a node, suspended ones included, holds it.
+   ends, one begins.
+7. A job that is on a node holds it, also a suspended job.
 """
 
 import re

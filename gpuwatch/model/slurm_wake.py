@@ -2,13 +2,13 @@
 
 Rules, all of them:
 
-1. A job wakes nodes if it lacks nothing else: it waits for resources, or for its turn behind a job that does. A job
+1. A job starts nodes if it lacks nothing else: it waits for resources, or for its turn behind a job that does. A job
    that is held, or waits for a time, another job, a licence or a limit, begins no sooner with more nodes.
-2. It uses nodes that are idle, on their way, or woken for another job first. Jobs share a node as far as its GPUs,
-   its CPUs and its memory go, where both are known. What does not fit after all still waits once the node works, and
-   wakes the next one.
-3. A job of several nodes wakes those that it lacks if it can begin with them, else none.
-4. Idle nodes that Slurm has looked at for `slurm_queue.LOOK_SECONDS` are not what a job of one node waits for.
+2. It uses nodes that are idle, on their way, or started for another job first. Jobs share a node as far as its GPUs,
+   CPUs and memory reach, where both are known. A job that does not fit after all still waits once the node works, and
+   starts the next one.
+3. A job of several nodes starts those that it lacks if it can begin with them, else no node.
+4. A job of one node does not wait for idle nodes that Slurm has looked at for `slurm_queue.LOOK_SECONDS`.
 5. A node of a reservation in force is for the jobs of that reservation.
 """
 

@@ -1,7 +1,7 @@
 """PURE: the kinds of workloads that gpuwatch knows by name: what it reads of each, and what may end its pods.
 
-Every other kind is seen as well, where the role may read it. A test compares the table in docs/kubernetes-workloads.md
-and the chart's role with this one. Groups and resources are those of each project's own definitions.
+Every other kind is seen as well, where the role may read it. The table in docs/kubernetes-workloads.md is made of this
+one, and a test compares the chart's role. Groups and resources are those of each project's own definitions.
 """
 
 from collections.abc import Mapping

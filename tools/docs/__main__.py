@@ -31,6 +31,8 @@ from tools.docs import (
     rooms,
     runbooks,
     sizing,
+    slurm_rules,
+    workload_kinds,
 )
 
 _ROOT = Path(__file__).parent.parent.parent
@@ -66,6 +68,8 @@ PAGES: dict[str, Callable[[], str]] = {
 PARTS: dict[str, Callable[[str], str]] = {
     "docs/decision.md": partial(decision.with_stages, "en"),
     "docs/decision.zh-CN.md": partial(decision.with_stages, "zh"),
+    "docs/kubernetes-workloads.md": workload_kinds.with_kinds,
+    "docs/slurm.md": slurm_rules.with_rules,
     **{f"docs/clouds/{cloud}.md": partial(clouds.with_unseen, cloud) for cloud in clouds.CLOUDS},
 }
 
