@@ -112,11 +112,9 @@ its notice after {balanced.owned:long} and stops {balanced.owner_grace_period:lo
 after {balanced.owned:long} in which nothing computed, their owner has {balanced.owner_grace_period:long} to
 """,
     "alerts/gpuwatch.yml": """
-That memory may hold somebody's work, so gpuwatch waits: {balanced.owned:long} and
-{balanced.owner_grace_period:long} of notice in a `balanced` pool
+It may hold work, so a `balanced` pool waits {balanced.owned} with {balanced.owner_grace_period} of notice
 
-It may wait for something, so gpuwatch waits: {balanced.owned:long} and {balanced.owner_grace_period:long} of
-notice in a `balanced` pool
+process may wait for something, so a `balanced` pool waits {balanced.owned} with {balanced.owner_grace_period} of notice
 """,
     "gpuwatch/policies/profiles.py": """
 balanced stops them after {balanced.owned}, {balanced.owner_grace_period} after

@@ -66,6 +66,7 @@ PAGES: dict[str, Callable[[], str]] = {
 
 # Pages that people write, with a part that is generated: what makes the new page of the old one.
 PARTS: dict[str, Callable[[str], str]] = {
+    "docs/alerts.md": runbooks.with_alerts,
     "docs/decision.md": partial(decision.with_stages, "en"),
     "docs/decision.zh-CN.md": partial(decision.with_stages, "zh"),
     "docs/kubernetes-workloads.md": workload_kinds.with_kinds,

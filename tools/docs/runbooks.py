@@ -1,4 +1,4 @@
-"""docs/runbooks/, rendered from the annotation `runbook` of each alert; `runbook_url` says in which page, and where."""
+"""docs/runbooks/ and the list in docs/alerts.md, rendered from each alert's annotations `runbook` and `runbook_url`."""
 
 import re
 from collections.abc import Iterator
@@ -19,6 +19,7 @@ TITLES = {
     "fleet": "the fleet",
     "money": "budgets",
 }
+_LIST = re.compile(r"(?<=<!-- alerts -->\n).*?(?=<!-- end of alerts -->)", re.DOTALL)
 _PAGE = """\
 # Runbooks: {title}
 
@@ -35,6 +36,16 @@ def render_runbooks_md(page: str) -> str:
     return _PAGE.format(title=TITLES[page], alerts="\n\n".join(map(_section, names)))
 
 
+def with_alerts(page: str) -> str:
+    """docs/alerts.md with a row for each alert: its severities, its group, and when it fires."""
+    parts = list[str]()
+    for runbooks, title in TITLES.items():
+        names = [name for name in _alerts() if _url(name).startswith(f"{runbooks}.md#")]
+        parts += [f"### {title[0].upper()}{title[1:]}", "", "| alert | severity | group | fires when |"]
+        parts += ["| --- | --- | --- | --- |", *map(_row, names), ""]
+    return _LIST.sub(lambda _: "\n".join(["", *parts, ""]), page)
+
+
 @cache
 def _alerts() -> dict[str, list[dict[str, Any]]]:
     """Each alert's rules: one, or one for each severity or threshold."""
@@ -42,7 +53,7 @@ def _alerts() -> dict[str, list[dict[str, Any]]]:
     for group in yaml.safe_load(_RULES.read_text(encoding="utf-8"))["groups"]:
         for rule in group["rules"]:
             if "alert" in rule:
-                found.setdefault(rule["alert"], []).append(rule)
+                found.setdefault(rule["alert"], []).append({**rule, "group": group["name"].removeprefix("gpuwatch-")})
     return found
 
 
@@ -51,12 +62,22 @@ def _url(name: str) -> str:
     return str(_alerts()[name][0]["annotations"]["runbook_url"]).removeprefix("docs/runbooks/")
 
 
+def _severities(name: str) -> str:
+    found = {rule["labels"]["severity"] for rule in _alerts()[name]}
+    return ", ".join(each for each in _SEVERITIES if each in found)
+
+
+def _row(name: str) -> str:
+    """An alert in the list of all; the first sentence of its runbook says when it fires."""
+    rule = _alerts()[name][0]
+    first = re.split(r"(?<=\.) ", rule["annotations"]["runbook"].split("\n")[0])[0]
+    return f"| [{name}](runbooks/{_url(name)}) | {_severities(name)} | {rule['group']} | {linked(first)} |"
+
+
 def _section(name: str) -> str:
     """An alert's heading, its severities and its runbook."""
-    rules = _alerts()[name]
-    severities = {rule["labels"]["severity"] for rule in rules}
-    head = [f"## {name}", "", f"Severity: {', '.join(each for each in _SEVERITIES if each in severities)}.", ""]
-    return "\n".join([*head, *_lines(name, rules[0]["annotations"]["runbook"])])
+    head = [f"## {name}", "", f"Severity: {_severities(name)}.", ""]
+    return "\n".join([*head, *_lines(name, _alerts()[name][0]["annotations"]["runbook"])])
 
 
 def _lines(own: str, text: str) -> Iterator[str]:
