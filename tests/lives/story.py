@@ -1,4 +1,4 @@
-"""A life as its file tells it: the truth, the host, and who does what. README.md is the manual of the notation."""
+"""A life as its file tells it: the truth, the host, and who does what. README.md and keys.py are its manual."""
 
 from collections.abc import Mapping
 from dataclasses import dataclass, fields, replace
@@ -8,6 +8,7 @@ from typing import Any
 
 import yaml
 
+from tests.lives import keys
 from tests.lives.actors import Actor, Socket
 from tests.lives.rates import LifeError, Part, Rate, amount, duration, moments, rate
 
@@ -85,15 +86,10 @@ def load(path: Path) -> Life:
         raise LifeError(f"{path.name}: {type(error).__name__}: {error}") from error
 
 
-_KEYS = {"title", "truth", "who", "ends", "days", "gpus", "instance_store", "agent", "users", "units", "files", "links",
-    "base", "commands", "logins", "terminals", "cast", "rdma", "web", "forwards", "fleet", "datagrams", "settings",
-    "tmux", "packages", "used"}  # fmt: skip
-
-
 def _life(code: str, told: Mapping[str, Any]) -> Life:
-    unknown = told.keys() - _KEYS
+    unknown = told.keys() - keys.LIFE.keys()
     if unknown:
-        raise LifeError(f"no life has {', '.join(sorted(unknown))}; known are {', '.join(sorted(_KEYS))}")
+        raise LifeError(f"no life has {', '.join(sorted(unknown))}; known are {', '.join(sorted(keys.LIFE))}")
     if told["truth"] not in TRUTHS or not told.get("who"):
         raise LifeError("a life needs its truth (busy or forgotten) and who would miss it, or that nobody would")
     seconds = duration(told.get("ends", "24h"))
@@ -248,13 +244,10 @@ def login_cast(login: Login) -> list[Actor]:
 
 _LOADER = getattr(yaml, "CSafeLoader", yaml.SafeLoader)
 _ACTOR_RATES = ("cores", "read", "write", "rchar", "wchar", "faults", "net", "send", "util")
-_ACTOR_KEYS = {"as", "comm", "exe", "cmdline", "cwd", "user", "in", "parent", "tty", "state", "threads", "copies",
-    "pid", "start", "end", "every", "for", "card", "gpu", "gpu_memory", "gpu_kind", "listed", "listens", "connected",
-    "own_network", "note", "waits", "forked", *_ACTOR_RATES}  # fmt: skip
 
 
 def _actors(told: Mapping[str, Any]) -> list[Actor]:
-    unknown = told.keys() - _ACTOR_KEYS
+    unknown = told.keys() - keys.PROCESS.keys()
     if unknown:
         raise LifeError(f"{told.get('comm')}: no process has {', '.join(sorted(unknown))}")
     comm = str(told["comm"])
