@@ -36,12 +36,6 @@ class Stated(float):
 # By page: sentences, each after an empty line, wherever their own lines break.
 HELD = {
     "docs/idle-detection.md": """
-| reported | notice after {balanced.owned}, stop {balanced.owner_grace_period} later | notice after
-{eager.owned}, stop {eager.owner_grace_period} later |
-
-| notice after {cautious.wait}, stop {cautious.grace_period} later | notice after {attended}, stop
-{balanced.grace_period} later; where nobody is there stop after {balanced.wait} | as `balanced` |
-
 12:18 UTC (in 18m) and be stopped at 12:28 UTC (in 28m) at the earliest, unless somebody uses it before. It
 has been idle for 12m of {attended:short} (until its pool is known
 
