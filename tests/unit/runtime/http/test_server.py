@@ -6,6 +6,7 @@ import socket
 import threading
 import time
 from collections.abc import Iterator
+from contextlib import contextmanager
 from dataclasses import dataclass, field
 from http import HTTPStatus
 
@@ -54,21 +55,35 @@ def work() -> Iterator[Work]:
     made.done.set()
 
 
-@pytest.fixture
-def server(work: Work) -> Iterator[HttpServer]:
-    """A server with three routes, few slots and little patience."""
+@contextmanager
+def serving(work: Work, timeout_seconds: float) -> Iterator[HttpServer]:
+    """A server with three routes and few slots."""
     served = HttpServer(
         "127.0.0.1",
         0,
         {"/page": page, "/broken": broken, "/work": work.route},
         clock=SystemClock(),
         max_connections=SLOTS,
-        timeout_seconds=TIMEOUT,
+        timeout_seconds=timeout_seconds,
         door=ServerAuth(max_per_client=PER_CLIENT),
     )
     served.start()
     yield served
     served.close()
+
+
+@pytest.fixture
+def server(work: Work) -> Iterator[HttpServer]:
+    """A server with little patience."""
+    with serving(work, TIMEOUT) as served:
+        yield served
+
+
+@pytest.fixture
+def patient(work: Work) -> Iterator[HttpServer]:
+    """A server that cuts nobody for the time it takes, however slow this machine is."""
+    with serving(work, 60 * TIMEOUT) as served:
+        yield served
 
 
 def client(server: HttpServer) -> http.client.HTTPConnection:
@@ -185,13 +200,13 @@ def test_garbage_is_turned_away(server: HttpServer, garbage: bytes) -> None:
     assert ask(server, "/page")[0] == HTTPStatus.OK
 
 
-def test_beyond_the_cap_there_is_503_at_once(server: HttpServer, work: Work) -> None:
+def test_beyond_the_cap_there_is_503_at_once(patient: HttpServer, work: Work) -> None:
     """Where every place is one that we are at work for, others are turned away before that work is done."""
     request = b"GET /work HTTP/1.0\r\n\r\n"
-    holding = [silent(server, request, f"127.0.0.{10 + place}") for place in range(SLOTS)]
+    holding = [silent(patient, request, f"127.0.0.{10 + place}") for place in range(SLOTS)]
     assert all(work.begun.acquire(timeout=10) for _ in holding)
-    status = ask(server, "/page")[0]
-    beyond = silent(server)
+    status = ask(patient, "/page")[0]
+    beyond = silent(patient)
     answer = beyond.recv(65536)
     work.done.set()
     served = [connection.recv(12) for connection in holding]
@@ -203,10 +218,10 @@ def test_beyond_the_cap_there_is_503_at_once(server: HttpServer, work: Work) -> 
     assert served == [b"HTTP/1.1 200"] * SLOTS, "who was worked for is answered"
 
 
-def test_whoever_waits_longest_makes_room(server: HttpServer) -> None:
+def test_whoever_waits_longest_makes_room(patient: HttpServer) -> None:
     """Silent clients on every place: the first of them hears 503 and the newcomer is served; the others stay."""
-    holding = [silent(server, b"GET /page", f"127.0.0.{10 + place}") for place in range(SLOTS)]
-    status = ask(server, "/page")[0]
+    holding = [silent(patient, b"GET /page", f"127.0.0.{10 + place}") for place in range(SLOTS)]
+    status = ask(patient, "/page")[0]
     body = holding[0].recv(65536)
     for connection in holding[1:]:
         connection.sendall(b" HTTP/1.0\r\n\r\n")
@@ -219,11 +234,11 @@ def test_whoever_waits_longest_makes_room(server: HttpServer) -> None:
     assert answers == [b"HTTP/1.1 200"] * (SLOTS - 1)
 
 
-def test_who_has_most_places_makes_room_first(server: HttpServer) -> None:
+def test_who_has_most_places_makes_room_first(patient: HttpServer) -> None:
     """One client's second connection does not cost another its first, though that one is older."""
-    older = silent(server, b"GET /page", "127.0.0.10")
-    greedy = [silent(server, source="127.0.0.11") for _ in range(PER_CLIENT)]
-    status = ask(server, "/page")[0]
+    older = silent(patient, b"GET /page", "127.0.0.10")
+    greedy = [silent(patient, source="127.0.0.11") for _ in range(PER_CLIENT)]
+    status = ask(patient, "/page")[0]
     older.sendall(b" HTTP/1.0\r\n\r\n")
     answer = older.recv(12)
     body = greedy[0].recv(12)
@@ -246,17 +261,17 @@ def test_silent_clients_lose_their_place(server: HttpServer, say: bytes) -> None
     assert served
 
 
-def test_a_greedy_client_gets_429_and_leaves_room_for_others(server: HttpServer) -> None:
+def test_a_greedy_client_gets_429_and_leaves_room_for_others(patient: HttpServer) -> None:
     """Whatever one address opens, another is served; and so is the greedy one when it has closed some."""
-    greedy = [silent(server, source="127.0.0.9") for _ in range(PER_CLIENT)]
-    beyond = silent(server, source="127.0.0.9")
+    greedy = [silent(patient, source="127.0.0.9") for _ in range(PER_CLIENT)]
+    beyond = silent(patient, source="127.0.0.9")
     answer = beyond.recv(65536)
-    other = ask(server, "/page")[0]
+    other = ask(patient, "/page")[0]
     for connection in (*greedy, beyond):
         connection.close()
 
     def again() -> bytes:
-        with silent(server, b"GET /page HTTP/1.0\r\n\r\n", "127.0.0.9") as connection:
+        with silent(patient, b"GET /page HTTP/1.0\r\n\r\n", "127.0.0.9") as connection:
             return connection.recv(12)
 
     assert answer.startswith(b"HTTP/1.1 429 ")
