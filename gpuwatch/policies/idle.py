@@ -183,7 +183,10 @@ def _step(node: Node, notice: Notice | None, observation: Observation, rules: Id
     held, is_ = format_duration(activity.held_seconds), word(activity)
     if choice in {"report", "resize-advice"}:
         change = f"The pool says `{choice}` for {activity.state.value} nodes; `stop` would reclaim it."
-        return make_step(node, undo, f"{activity.state.value}_report", f"It has been {is_} for {held}.", change)
+        sentence = f"It has been {is_} for {held}."
+        if undo is _WITHDRAW:
+            sentence = f"It has been {is_} for {held}, and its pool only reports {activity.state.value} nodes."
+        return make_step(node, undo, f"{activity.state.value}_report", sentence, change)
     then = Verb.TERMINATE if choice == "terminate" else Verb.STOP
     if (alone := undone.why_left_alone(observation, node, ends=then is Verb.TERMINATE)) is not None:
         return make_step(node, undo, undone.CODE, alone, undone.change_of(node.pool))

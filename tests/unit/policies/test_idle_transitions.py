@@ -60,6 +60,14 @@ def test_a_change_of_state_withdraws_the_notice(was: State, state: State, second
     assert step.verb is (Verb.HOLD if state is State.UNKNOWN else Verb.WITHDRAW)
 
 
+def test_a_pool_that_only_reports_by_now_says_so_of_a_notice_that_it_takes_back() -> None:
+    """The pool's rules were changed in the grace: "it has been idle" alone would not tell."""
+    found = an_observation(a_node(state=State.IDLE, held=2 * HOUR), notices=(a_notice(age=60.0, grace=3600.0),))
+    step = the_step(found, replace(BALANCED, action="report"))
+
+    assert (step.verb, "only reports idle nodes" in step.reason.sentence) == (Verb.WITHDRAW, True)
+
+
 @pytest.mark.parametrize("state", OWNED)
 def test_an_owner_has_the_long_grace(state: State) -> None:
     """The notice promises it, and nothing happens before; an idle node's is short."""
