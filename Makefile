@@ -21,7 +21,7 @@ help:
 	@echo "make release  dist/: wheel, sdist, pyz, deb, rpm, sums and bills of materials of the last commit (minutes)"
 	@echo "make package-test  what make release wrote, installed into a booted Debian (root; minutes)"
 	@echo "make docs    write the pages that are generated from the code"
-	@echo "make site    the documentation as a site with search: build/site/README.html"
+	@echo "make site    the documentation as a site with search: build/site/index.html; with ARGS=\"v1.0.0 …\" also of these tags"
 	@echo "make prices  renew the built-in prices from the clouds' public catalogues (network)"
 	@echo "make lock    renew requirements/*.lock: every package of agent and controller, with its hashes"
 	@echo "make audit   look up the locked packages in the advisories (network)"
@@ -97,8 +97,7 @@ $(VENV)/site/ready: $(VENV)/python requirements/site.lock
 
 # A link that leads nowhere, and a page that docs/README.md does not name, fail it.
 site: $(VENV)/site/ready
-	PYTHONPATH=$(CURDIR) $(VENV)/site/bin/sphinx-build -q -E -W --keep-going -c tools/docs/site docs build/site
-	@echo "Look at build/site/README.html"
+	@PYTHONPATH=$(CURDIR) $(VENV)/site/bin/python -m tools.docs.site.versions $(ARGS)
 
 prices: $(VENV)/demo
 	@$(BIN)/python -m tools.prices $(ARGS)

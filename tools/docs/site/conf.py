@@ -21,7 +21,18 @@ html_theme = "furo"
 html_copy_source = html_show_sourcelink = html_show_copyright = html_show_sphinx = False
 html_extra_path: list[str] = []
 html_favicon = str(_ROOT / "gpuwatch/controller/web/icon.svg")
-html_static_path, html_css_files = ["static"], ["site.css"]
+html_static_path, html_css_files, templates_path = ["static"], ["site.css"], ["templates"]
+# Those of the theme, and the list of versions.
+html_sidebars = {
+    "**": [
+        "sidebar/brand.html",
+        "versions.html",
+        "sidebar/search.html",
+        "sidebar/scroll-start.html",
+        "sidebar/navigation.html",
+        "sidebar/scroll-end.html",
+    ]
+}
 copybutton_prompt_text = "$ "
 myst_heading_anchors = 4  # as GitHub has them
 suppress_warnings = ["misc.highlighting_failure"]  # a block of a language that it does not colour
@@ -34,15 +45,15 @@ _FENCE = re.compile(r"^```.*?^```", re.MULTILINE | re.DOTALL)
 _CHINESE = re.compile("[\u4e00-\u9fff]{2,}")
 
 
-def within(page: str, text: str) -> str:
+def within(page: str, text: str, docs: Path = DOCS) -> str:
     """The text of a page (`clouds/aws`) without links that lead out of docs/; a folder's link leads to its page."""
 
     def changed(found: re.Match[str]) -> str:
         words, target, place = found[1], found[2], found[3] or ""
         if ":" in target:
             return found[0]
-        there = (DOCS / page).parent.joinpath(target).resolve()
-        if not there.is_relative_to(DOCS) or not there.exists():
+        there = (docs / page).parent.joinpath(target).resolve()
+        if not there.is_relative_to(docs):
             return words
         if there.is_dir():
             return f"[{words}]({target}/README.md{place})" if (there / "README.md").exists() else words
@@ -77,9 +88,9 @@ def pairs(text: str) -> list[str]:
     return [run[at : at + 2] for run in _CHINESE.findall(text) for at in range(len(run) - 1)]
 
 
-def read_page(_: object, page: str, source: list[str]) -> None:
+def read_page(app: Any, page: str, source: list[str]) -> None:  # noqa: ANN401  as below
     """Change a page before it is parsed."""
-    text = within(page, source[0])
+    text = within(page, source[0], Path(app.srcdir).resolve())
     if page == root_doc:
         text += "\n" + contents(source[0])
     if page in LISTS:
