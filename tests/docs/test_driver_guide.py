@@ -15,6 +15,7 @@ from tests.support.builders.fleet import a_permit
 from tests.support.clouds.driver.world import EXAMPLE, a_world
 from tests.support.fakes.cloud_worlds import MINE
 from tests.support.paths import ROOT
+from tools.docs.driver_schema import with_tables
 
 PAGE = (ROOT / "docs/clouds/driver.md").read_text(encoding="utf-8")
 SCHEMA = json.loads((ROOT / "docs/clouds/driver.schema.json").read_text(encoding="utf-8"))
@@ -33,11 +34,10 @@ def test_the_example_is_short() -> None:
 
 def test_every_call_and_every_kind_of_refusal_is_on_the_page() -> None:
     """And no other."""
-    rows = re.findall(r"^\| (`\w+`(?:, `\w+`)*) \|", PAGE, re.MULTILINE)
-    assert [each for row in rows for each in re.findall(r"\w+", row)][:10] != []
-    assert {each for row in rows for each in re.findall(r"\w+", row)} == set(CALLS)
-    (kinds,) = re.findall(r"^Kinds are (.*?)\.\n\n", PAGE, re.MULTILINE | re.DOTALL)
-    assert set(re.findall(r"`(\w+)`", kinds)) == set(KINDS)
+    assert with_tables(PAGE) == PAGE, "run `make docs`"
+    assert set(re.findall(r"^\| `(\w+)` \|", PAGE, re.MULTILINE)) == {*CALLS, *KINDS}
+    with pytest.raises(ValueError, match="0 places <!-- calls -->"):
+        with_tables("# A page")
 
 
 @pytest.mark.parametrize("text", re.findall(r"```json\n(.*?)\n```", PAGE, re.DOTALL))

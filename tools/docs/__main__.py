@@ -67,11 +67,12 @@ PAGES: dict[str, Callable[[], str]] = {
 # Pages that people write, with a part that is generated: what makes the new page of the old one.
 PARTS: dict[str, Callable[[str], str]] = {
     "docs/alerts.md": runbooks.with_alerts,
+    **{f"docs/clouds/{cloud}.md": partial(clouds.with_unseen, cloud) for cloud in clouds.CLOUDS},
     "docs/decision.md": partial(decision.with_stages, "en"),
     "docs/decision.zh-CN.md": partial(decision.with_stages, "zh"),
+    "docs/clouds/driver.md": lambda page: driver_schema.with_tables(clouds.with_unseen("driver", page)),
     "docs/kubernetes-workloads.md": workload_kinds.with_kinds,
     "docs/slurm.md": slurm_rules.with_rules,
-    **{f"docs/clouds/{cloud}.md": partial(clouds.with_unseen, cloud) for cloud in clouds.CLOUDS},
 }
 
 

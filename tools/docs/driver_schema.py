@@ -1,6 +1,7 @@
 """docs/clouds/driver.schema.json: what gpuwatch and a driver say to each other, as JSON Schema, from the tables."""
 
 import json
+import re
 from collections.abc import Mapping
 from typing import Any
 
@@ -88,3 +89,34 @@ def _request(name: str, call: Call) -> dict[str, Any]:
 def _answer(name: str, call: Call) -> dict[str, Any]:
     refused = _members({}, _head(name) | {"error": {"$ref": "#/$defs/error"}})
     return {"description": f"The answer to {name}.", "oneOf": [_members(call.answer, _head(name)), refused]}
+
+
+def with_tables(page: str) -> str:
+    """The guide with its tables of calls and of kinds of refusals; what people wrote stays.
+
+    Raises:
+        ValueError: the guide has not one place for each table.
+
+    """
+    tables = {
+        "calls": [
+            "| call | what it asks | the request has | the answer has |",
+            "| --- | --- | --- | --- |",
+            *(
+                f"| `{name}` | {call.does.rstrip('.')} | {_names(call.request)} | {_names(call.answer)} |"
+                for name, call in CALLS.items()
+            ),
+        ],
+        "kinds": ["| kind | what it means |", "| --- | --- |"]
+        + [f"| `{name}` | {says.rstrip('.')} |" for name, (_, says) in KINDS.items()],
+    }
+    for name, rows in tables.items():
+        place = re.compile(rf"(<!-- {name} -->)\n.*?(<!-- end of {name} -->)", re.DOTALL)
+        page, times = place.subn("\n".join(["<!-- " + name + " -->", *rows, f"<!-- end of {name} -->"]), page)
+        if times != 1:
+            raise ValueError(f"the page has {times} places <!-- {name} -->, expected 1")
+    return page
+
+
+def _names(members: Mapping[str, Member]) -> str:
+    return ", ".join(f"`{name}`" for name in members)
