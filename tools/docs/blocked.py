@@ -35,7 +35,6 @@ Held back: $1,087.80 a day (2 machines, 16 GPUs).
 ## What counts
 - **Each machine counts once**, under the first row of the table below that holds it. Rows that hold a whole pool or
   fleet come last, so *observe mode* shows what `mode: enforce` would save alone.
-- `frees` says what the act frees by itself, and what else the rest takes.
 - **A busy machine is never in it.** The money of machines of unknown use, and of machines that are not enrolled
   (`cost.scope`), stands apart.
 - A machine with a notice or a stop under way, or one that only waits, is *on its way*. One that has not been without
