@@ -134,6 +134,7 @@ def test_pods_of_a_drained_node_go_on_elsewhere_as_their_budget_allows(
     assert [each for each in cluster.asked(account) if not each.allowed] == []
 
 
+@pytest.mark.nightly
 def test_a_budget_that_never_allows_it_gets_the_node_back_with_the_reason(
     site: Site, cluster: ControlPlane, account: Account, team: str
 ) -> None:
@@ -155,6 +156,7 @@ def test_a_budget_that_never_allows_it_gets_the_node_back_with_the_reason(
     assert f"PodDisruptionBudget {team}/web" in why() + site.run("audit", "log", "--node", machine).stdout
 
 
+@pytest.mark.nightly
 def test_ended_workloads_are_really_ended_by_their_own_controllers(
     site: Site, cluster: ControlPlane, account: Account, team: str
 ) -> None:

@@ -18,6 +18,7 @@ from tests.support.builders.kubernetes import UNAPPROVED, Object, custom_kind, c
 from tests.support.kubernetes_programs import KINDS_OF, defined
 
 _FILLED_IN = re.compile(r"^.*\{\{.*$", re.MULTILINE)  # Longhorn's file is a template of its chart
+_NAME = re.compile(r"^  name: (\S+)$", re.MULTILINE)
 OTHER_OPERATOR = "training-operator"  # of MPIJobs, which the MPI operator defines as well
 _CONTAINERS: Object = {"containers": [{"name": "main", "image": "work"}]}
 _TEMPLATE: Object = {"spec": _CONTAINERS}
@@ -87,14 +88,22 @@ def is_ours(definition: Object) -> bool:
 @functools.cache
 def _own_kinds(name: str) -> Mapping[str, Object]:
     """The definitions of that name, by their projects."""
-    its = re.compile(rf"^  name: {re.escape(name)}$", re.MULTILINE)
+    texts = _texts().get(name, {})
     return {
-        project: _undescribed(yaml.load(_FILLED_IN.sub("", text), yaml.CSafeLoader))
-        for project in sorted(KINDS_OF)
-        for file in sorted(defined(project).glob("*.yaml"))
-        for text in file.read_text(encoding="utf-8").split("\n---\n")
-        if its.search(text)
+        project: _undescribed(yaml.load(_FILLED_IN.sub("", text), yaml.CSafeLoader)) for project, text in texts.items()
     }
+
+
+@functools.cache
+def _texts() -> Mapping[str, Mapping[str, str]]:
+    """All definitions as text, by name and project: megabytes, of which a test reads a few."""
+    found: dict[str, dict[str, str]] = {}
+    for project in sorted(KINDS_OF):
+        for file in sorted(defined(project).glob("*.yaml")):
+            for text in file.read_text(encoding="utf-8").split("\n---\n"):
+                for name in _NAME.findall(text):
+                    found.setdefault(name, {})[project] = text
+    return found
 
 
 def _undescribed(part: Any) -> Any:  # noqa: ANN401  JSON

@@ -23,7 +23,7 @@ _NUMBERS = itertools.count(1)
 def chart_objects(kind: str) -> list[Object]:
     """The objects of a kind that Helm writes for a controller that may do everything."""
     text = (GOLDEN / "helm/kubernetes.yaml").read_text(encoding="utf-8")
-    return [each for each in yaml.safe_load_all(text) if each and each["kind"] == kind]
+    return [each for each in yaml.load_all(text, yaml.CSafeLoader) if each and each["kind"] == kind]
 
 
 def cluster_rules() -> list[Object]:

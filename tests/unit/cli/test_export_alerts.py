@@ -13,7 +13,7 @@ from gpuwatch.cli.main import commands
 from tests.support.components import require
 from tests.support.paths import ROOT
 
-SHIPPED = yaml.safe_load((ROOT / "alerts/gpuwatch.yml").read_text(encoding="utf-8"))["groups"]
+SHIPPED = yaml.load((ROOT / "alerts/gpuwatch.yml").read_text(encoding="utf-8"), yaml.CSafeLoader)["groups"]
 
 
 def export(folder: Path, *arguments: str) -> Result:

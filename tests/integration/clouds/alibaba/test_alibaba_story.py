@@ -186,6 +186,7 @@ def boundaries() -> list[int]:
     return sorted({near for act in acts for near in range(act - 2, act + 3)})
 
 
+@pytest.mark.nightly  # tests/integration/crash/test_crash_clouds.py cuts each cloud
 def test_a_power_cut_near_a_change_leaves_exactly_one_stop_and_a_true_ledger() -> None:
     """Before and after the notice, the stop and what the ledger writes around them."""
     for fatal in boundaries():

@@ -125,6 +125,7 @@ def test_a_day_on_azure_is_told_line_by_line(world: AzureWorld) -> None:
     check("stories/azure.txt", "\n".join(lines))
 
 
+@pytest.mark.nightly  # tests/integration/crash/test_crash_clouds.py cuts each cloud
 @pytest.mark.parametrize(("first", "downtime"), [(0, 0.0), (1, 61.0)], ids=["no downtime", "a minute down"])
 def test_a_power_cut_around_the_stop_leaves_one_stopped_machine(first: int, downtime: float) -> None:
     """Before and after each call around the stop, by turns; the new process knows no path and no state."""

@@ -123,6 +123,7 @@ def test_a_machine_that_becomes_busy_in_its_grace_keeps_running(desk: GcpDesk) -
     assert labels["gpuwatch-notified-at"].startswith("withdrawn-17")
 
 
+@pytest.mark.nightly  # tests/integration/crash/test_crash_clouds.py cuts each cloud
 def test_a_power_cut_at_any_step_leaves_one_stop_and_a_true_ledger() -> None:
     """Before and after each call that leaves the process; another controller goes on with the ledger alone."""
     boundaries = len(_cut(0))

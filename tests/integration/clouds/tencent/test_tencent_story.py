@@ -189,6 +189,7 @@ def anew(world: TencentWorld) -> TencentCloud:
     )
 
 
+@pytest.mark.nightly  # tests/integration/crash/test_crash_clouds.py cuts each cloud
 def test_a_power_cut_at_any_call_near_a_change_leaves_exactly_one_stop_and_a_true_ledger() -> None:
     """Before and after the notice, the stop, and the calls around them."""
     passed = power_cut_at(0).passed

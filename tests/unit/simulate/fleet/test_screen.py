@@ -1,5 +1,6 @@
 """simulate/fleet/screen: the live demo in terminals of every size."""
 
+import functools
 import re
 from collections.abc import Sequence
 
@@ -22,7 +23,8 @@ MONEY = (
 SIZES = [(80, 24), (100, 30), (120, 40), (160, 50)]
 
 
-def a_board() -> Board:
+@functools.cache
+def the_board() -> Board:
     """The story's first half hour: some machines are stopped, others have their notice."""
     options = Options(hours=0.5)
     workloads, horizon = lives(options)
@@ -39,13 +41,9 @@ def a_board() -> Board:
     return board
 
 
-BOARD = a_board()
-NAMES = [host.life.name for host in BOARD.world.hosts.values()]
-
-
 def shown(width: int, height: int | None) -> list[str]:
     """The screen as plain text."""
-    return [line.plain for line in BOARD.lines(width, height)]
+    return [line.plain for line in the_board().lines(width, height)]
 
 
 def row(lines: Sequence[str], name: str) -> str:
@@ -56,11 +54,11 @@ def row(lines: Sequence[str], name: str) -> str:
 @pytest.mark.parametrize(("width", "height"), SIZES)
 def test_every_node_is_visible_with_its_reason_and_so_are_log_and_savings(width: int, height: int) -> None:
     """From 80x24 on; nothing is wider or higher than the terminal."""
-    lines = shown(width, height)
+    lines, names = shown(width, height), [host.life.name for host in the_board().world.hosts.values()]
 
     assert len(lines) <= height
     assert all(cell_len(line) <= width for line in lines)
-    assert [line.split(" ")[0] for line in lines if line.split(" ")[0] in NAMES] == NAMES
+    assert [line.split(" ")[0] for line in lines if line.split(" ")[0] in names] == names
     assert "what happens next, and why" in lines[1]
     assert re.search(r"stopped 08:\d\d: idle for \w+, its notice", row(lines, "forgotten-3"))
     assert "busy for " in row(lines, "train-1")
@@ -93,7 +91,7 @@ def test_the_states_have_the_pages_colours() -> None:
     """By the palette of cli/console."""
     console = Console(force_terminal=True, width=80, height=24, color_system="truecolor", theme=theme("truecolor"))
     with console.capture() as caught:
-        console.print(BOARD)
+        console.print(the_board())
 
     assert "\x1b[1;38;2;42;120;184mbusy" in caught.get()  # #2a78b8
     assert "\x1b[1;38;2;143;99;199mparked" in caught.get()  # #8f63c7
