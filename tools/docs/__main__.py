@@ -30,6 +30,7 @@ from tools.docs import (
     policies,
     rooms,
     runbooks,
+    signals,
     sizing,
     slurm_rules,
     workload_kinds,
@@ -71,6 +72,7 @@ PARTS: dict[str, Callable[[str], str]] = {
     "docs/decision.md": partial(decision.with_stages, "en"),
     "docs/decision.zh-CN.md": partial(decision.with_stages, "zh"),
     "docs/clouds/driver.md": lambda page: driver_schema.with_tables(clouds.with_unseen("driver", page)),
+    "docs/idle-detection.md": signals.with_signals,
     "docs/kubernetes-workloads.md": workload_kinds.with_kinds,
     "docs/slurm.md": slurm_rules.with_rules,
 }
