@@ -55,6 +55,7 @@ class LinkReading(LoadReading):
             "field PCIE_COUNT_TX_BYTES (197)",
             kind=Kind.COUNTER,
             group="pcie",
+            steady=True,
             judged=True,
         ),
     ] = None
@@ -65,6 +66,7 @@ class LinkReading(LoadReading):
             "field PCIE_COUNT_RX_BYTES (198)",
             kind=Kind.COUNTER,
             group="pcie",
+            steady=True,
             judged=True,
         ),
     ] = None

@@ -280,7 +280,7 @@ class LoadReading:
             "field TOTAL_ENERGY_CONSUMPTION (83)",
             kind=Kind.COUNTER,
             group="core",
-            steady=True,
+            costly=True,
             judged=True,
         ),
     ] = None

@@ -36,6 +36,7 @@ GroupName = Literal[
 Chosen = Literal["default", "all", GroupName]
 GROUP_NAMES: tuple[GroupName, ...] = get_args(GroupName)
 SLOW_SECONDS = 30
+COSTLY_SECONDS = 10
 STEADY_SECONDS = 5
 
 
@@ -103,8 +104,9 @@ class Metric:
     """One row of the catalogue: what a field means and which driver call it comes from.
 
     With a `label` the field maps that label's values to measurements. A `slow` one is read every SLOW_SECONDS, a
-    `steady` one every STEADY_SECONDS, and shown in between; a read that fails ends that at once. What no exported
-    `group` has is not read, unless it is `judged`: activity, health or the tally of use rest on it.
+    `costly` one every COSTLY_SECONDS, a `steady` one every STEADY_SECONDS, and shown in between; a read that fails ends
+    that at once. What no exported `group` has is not read, unless it is `judged`: activity, health or the tally of use
+    rest on it.
     """
 
     help: str
@@ -113,13 +115,16 @@ class Metric:
     kind: Kind = field(default=Kind.GAUGE, kw_only=True)
     label: str = field(default="", kw_only=True)
     slow: bool = field(default=False, kw_only=True)
+    costly: bool = field(default=False, kw_only=True)
     steady: bool = field(default=False, kw_only=True)
     judged: bool = field(default=False, kw_only=True)
 
     @property
     def every_seconds(self) -> int | None:
         """How often it is read; None: in every cycle."""
-        return SLOW_SECONDS if self.slow else STEADY_SECONDS if self.steady else None
+        if self.slow:
+            return SLOW_SECONDS
+        return COSTLY_SECONDS if self.costly else STEADY_SECONDS if self.steady else None
 
 
 def metrics_of(reading: type) -> Iterator[tuple[str, Metric]]:

@@ -5,9 +5,10 @@ Rules, all of them:
 1. Only a list that is complete and can be believed excuses anything: no failure, no foreign PID namespace, no virtual
    GPU (its processes may be in another machine), and no MIG instance with more processes than are listed.
 2. Work is the machine's own if all processes in the list of this sample, in the one before, and in any of the last
-   `WINDOW_SECONDS`, are the machine's own, and there was at least one. So nobody's process was there in the time that
-   utilization samples, activity and energy cover: they are of the STEADY_SECONDS before they were read, and shown for
-   as long. The window also bounds how long an end of such work is excused: until power and clocks have settled.
+   `COVERED_SECONDS`, are the machine's own, and there was at least one in the last `WINDOW_SECONDS`. So nobody's
+   process was there in the time that utilization samples, activity and energy cover: the first two are of the
+   STEADY_SECONDS before they were read, and shown for as long, energy is of the COSTLY_SECONDS before. The shorter
+   window bounds how long an end of such work is excused: until power and clocks have settled.
 3. A process that computes explains all work, in its first hour: a health check does not last longer, and what stays
    (an MPS server) works for others. What was there at the first look has perhaps been there for days. One that only
    draws explains utilization below a tenth, and nothing else.
@@ -23,9 +24,10 @@ from math import inf
 from gpuwatch.agent.activity.settings import ActivityRules
 from gpuwatch.model.activity import Evidence, State, WorkOwner
 from gpuwatch.model.gpu import GpuProcess, GpuReading, ProcessKind
-from gpuwatch.model.metric import STEADY_SECONDS
+from gpuwatch.model.metric import COSTLY_SECONDS, STEADY_SECONDS
 
 WINDOW_SECONDS = 2.0 * STEADY_SECONDS
+COVERED_SECONDS = COSTLY_SECONDS + 1.0 * STEADY_SECONDS  # with the time that a late cycle adds
 _CHECK_SECONDS = 3600.0
 _DRAWING_RATIO = 0.1
 # As the driver names them in a virtual machine: GRID T4-16Q, NVIDIA A10-24Q, NVIDIA A100-1-5C, NVIDIA vGPU-48GB.
@@ -125,7 +127,7 @@ def _workers(before: Holders, after: Holders, rules: ActivityRules) -> Mapping[i
     last, now = before.looked_seconds, after.looked_seconds
     if last is None or now is None or now - last > rules.max_gap:
         return {}
-    since = min(last, now - WINDOW_SECONDS)
+    since = min(last, now - COVERED_SECONDS)
     if after.people_seconds is not None and after.people_seconds >= since:
         return {}
     return after.own

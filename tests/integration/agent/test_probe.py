@@ -107,7 +107,7 @@ def test_calls_of_one_cycle(driver: StubDriver) -> None:
     calls = driver.calls()
     more = {
         "nvmlDeviceGetSamples": 2,  # their number first
-        "nvmlDeviceGetFieldValues": 4,  # the number of NVLinks, and one batch of each kind
+        "nvmlDeviceGetFieldValues": 5,  # the number of NVLinks, and one batch of each kind
         "nvmlDeviceGetClockInfo": 4,  # clocks
         "nvmlDeviceGetMaxClockInfo": 4,
     }

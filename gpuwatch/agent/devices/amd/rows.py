@@ -11,7 +11,7 @@ from typing import Any
 from gpuwatch.agent.devices.amd.library import GONE, NOT_SUPPORTED, code, words
 from gpuwatch.agent.devices.plausible import ALL_ONES, bounds, plausible
 from gpuwatch.model.gpu import GpuReading, metrics
-from gpuwatch.model.metric import SLOW_SECONDS, STEADY_SECONDS, GroupName, fields_read
+from gpuwatch.model.metric import COSTLY_SECONDS, SLOW_SECONDS, STEADY_SECONDS, GroupName, fields_read
 
 _NO_VALUE = {*ALL_ONES, 0xFFFF}
 _MIB = 1024 * 1024
@@ -271,7 +271,8 @@ class Tables:
         """Those for the exported groups: what none of them shows and nothing is judged by is not asked for."""
         shown, every = fields_read(GpuReading, groups), {name: metric.every_seconds for name, metric in metrics()}
 
-        def paced(seconds: int | None) -> dict[str, tuple[Way, ...]]:
-            return {name: ways for name, ways in ROWS.items() if name in shown and every[name] == seconds}
+        def paced(*seconds: int | None) -> dict[str, tuple[Way, ...]]:
+            return {name: ways for name, ways in ROWS.items() if name in shown and every[name] in seconds}
 
-        return cls(fast=paced(None), steady=paced(STEADY_SECONDS), slow=paced(SLOW_SECONDS))
+        steady = paced(STEADY_SECONDS, COSTLY_SECONDS)  # what is costly is so by NVML
+        return cls(fast=paced(None), steady=steady, slow=paced(SLOW_SECONDS))

@@ -92,6 +92,7 @@ class Device:
     gpm_taken: float | None = None  # when the last one was taken, by the monotonic clock
     gpm_refusals: int = 0  # in a row: answers that came only without the metrics of newer drivers
     slow: dict[str, Any] = field(default_factory=dict)  # the slow rows, as last read
+    costly: dict[str, Any] = field(default_factory=dict)  # likewise
     steady: dict[str, Any] = field(default_factory=dict)  # likewise
     holders: dict[str, Any] = field(default_factory=dict)  # who held it when that was last asked
     implausible: dict[str, frozenset[str]] = field(default_factory=dict)  # by table, what could not be true

@@ -25,7 +25,7 @@ from gpuwatch.agent.devices.nvml.mig import Mig
 from gpuwatch.agent.devices.nvml.processes import Partial, Processes
 from gpuwatch.agent.devices.nvml.structures import ROWS as STRUCTURES
 from gpuwatch.model.gpu import CLOCK_EVENTS, GpuReading, metrics
-from gpuwatch.model.metric import SLOW_SECONDS, STEADY_SECONDS, GroupName, fields_read
+from gpuwatch.model.metric import COSTLY_SECONDS, SLOW_SECONDS, STEADY_SECONDS, GroupName, fields_read
 from gpuwatch.model.mig import MigInstance
 
 _ALL_LINKS = 0xFFFFFFFF
@@ -43,6 +43,7 @@ _EVERY: dict[str, int | None] = {
     "fabric_faults": SLOW_SECONDS,
 }
 _HOLDERS = {"processes", "processes_partial"}
+_PCIE_COUNTERS = ("pcie_tx_bytes_total", "pcie_rx_bytes_total")
 _LINK_COUNT = Table({"count": (Field(nvml.NVML_FI_DEV_NVLINK_LINK_COUNT, int),)})
 _LINK_FIELDS = {138, 139, 161, 162, 163, 202, 204, 208, 211, 215, 219}
 _PERCENT = 100
@@ -324,10 +325,16 @@ ROWS: dict[str, _Ways] = {
 
 @dataclass(frozen=True, slots=True)
 class Tables:
-    """What is read in each cycle, every STEADY_SECONDS, every SLOW_SECONDS; `holders` when somebody may have come."""
+    """What is read in each cycle, every STEADY_SECONDS, every COSTLY_SECONDS, every SLOW_SECONDS.
+
+    `holders` are read when somebody may have come; `links`, which are also in `steady`, in each cycle where GPM does
+    not give their rate.
+    """
 
     fast: Table
+    links: Table
     steady: Table
+    costly: Table
     slow: Table
     holders: Table
 
@@ -343,7 +350,9 @@ class Tables:
 
         return cls(
             fast=Table({"mig_instances": (mig,), **every(None)}),  # MIG first: others depend on it
+            links=Table({name: rows[name] for name in _PCIE_COUNTERS}),
             steady=Table(every(STEADY_SECONDS)),
+            costly=Table(every(COSTLY_SECONDS)),
             slow=Table(every(SLOW_SECONDS)),
             holders=Table({name: rows[name] for name in rows if name in _HOLDERS}),
         )

@@ -24,7 +24,7 @@ from gpuwatch.agent.devices.nvml.rows import Tables, absent_links
 from gpuwatch.agent.devices.plausible import impossible_sizes
 from gpuwatch.model.gpu import DownCause, GpuDown, GpuInfo, GpuReading
 from gpuwatch.model.gpu_identity import STAND_IN, order
-from gpuwatch.model.metric import GROUP_NAMES, SLOW_SECONDS, STEADY_SECONDS, GroupName
+from gpuwatch.model.metric import COSTLY_SECONDS, GROUP_NAMES, SLOW_SECONDS, STEADY_SECONDS, GroupName
 from gpuwatch.runtime.clock import Clock
 
 FORGET_SECONDS = 600  # what was not supported may be, once NVLinks are trained or a mode has changed
@@ -42,6 +42,7 @@ class _Gpu:
     cause: DownCause = DownCause.LOST  # this and `detail`: why there is no device
     detail: str = ""
     slow_at: float | None = None  # when the slow rows were read
+    costly_at: float | None = None
     steady_at: float | None = None
     steady_reads: int = 0
     listed_at: float | None = None  # when its processes were listed
@@ -55,13 +56,17 @@ class _Gpu:
         self.hurry()
 
     def hurry(self) -> None:
-        """Read the steady rows and the processes in the next cycle."""
-        self.steady_at = self.listed_at = None
+        """Read the costly and the steady rows and the processes in the next cycle."""
+        self.costly_at = self.steady_at = self.listed_at = None
 
     def steady_due(self, now: float) -> bool:
         """Whether the steady rows must be read: now and then, and twice at first, as activity is a difference."""
         known = self.steady_at is not None and self.steady_reads > 1
         return not known or now - (self.steady_at or 0.0) >= STEADY_SECONDS
+
+    def costly_due(self, now: float) -> bool:
+        """Whether the costly rows must be read."""
+        return self.costly_at is None or now - self.costly_at >= COSTLY_SECONDS
 
     def holders_due(self, now: float, memory: int | None) -> bool:
         """Whether processes must be listed. One that comes or goes changes the memory in use; else now and then."""
@@ -187,6 +192,14 @@ class NvmlSource:
         if gpu.steady_due(now):
             device.steady, gpu.steady_at = read("steady", tables.steady), now
             gpu.steady_reads = 0 if visits[-1].failure else gpu.steady_reads + 1
+            device.implausible.pop("links", None)
+        else:
+            whole = False
+            if device.steady.get("pcie_tx_bytes_per_second") is None:  # then the verdict rests on the counters
+                device.steady |= read("links", tables.links)
+        if gpu.costly_due(now):
+            device.costly = read("costly", tables.costly)
+            gpu.costly_at = None if visits[-1].failure else now
         else:
             whole = False
         if gpu.holders_due(now, memory := fast.get("memory_used_bytes")):
@@ -198,7 +211,7 @@ class NvmlSource:
         failure = next((visit.failure for visit in visits if visit.failure), "")
         if failure and all(value is None for value in asked.values()):
             gpu.note_loss(DownCause.ERROR, failure)
-        values = device.slow | device.steady | device.holders | fast
+        values = device.slow | device.costly | device.steady | device.holders | fast
         wrong = impossible_sizes(values)
         implausible = wrong.union(*device.implausible.values())
         return values | dict.fromkeys(wrong) | {"implausible": tuple(sorted(implausible))}

@@ -77,6 +77,11 @@ CASES: dict[str, tuple[Sequence[GpuReading | GpuDown], State, str]] = {
         State.BUSY,
         "who trains in short runs",
     ),
+    "a check while the energy counter may hold that of a training": (
+        (working(TRAIN), *[resting(NVVS)] * 12, working(NVVS)),
+        State.BUSY,
+        "who trains in short runs",
+    ),
     "a check that the agent finds at its start": ((working(NVVS),), State.BUSY, "who may have been there before"),
     "a check right after a lost reading": ((EMPTY, a_down(), working(NVVS)), State.BUSY, "who may have been there"),
     "a check after a list that failed": (

@@ -7,11 +7,12 @@ from gpuwatch.agent.devices.nvml import NvmlSource
 from gpuwatch.agent.probe.main import sample
 from gpuwatch.agent.state import AgentCore
 from gpuwatch.model.gpu import GpuReading
-from gpuwatch.model.metric import STEADY_SECONDS
+from gpuwatch.model.metric import COSTLY_SECONDS, STEADY_SECONDS
 from gpuwatch.runtime.clock import ManualClock
 from tests.support.fakes.nvml import TIMEOUT, StubDriver, cycle
 
 PROCESSES = "nvmlDeviceGetComputeRunningProcesses_v3"
+ALL = 0xFFFFFFFF  # links
 
 
 def next_cycle(source: NvmlSource, hand: ManualClock, seconds: float = 1.0) -> GpuReading:
@@ -32,17 +33,58 @@ def settled(source: NvmlSource, hand: ManualClock) -> NvmlSource:
 
 
 def test_steady_values_stand_for_some_seconds(driver: StubDriver, settled: NvmlSource, hand: ManualClock) -> None:
-    """What a driver answers in milliseconds is read every STEADY_SECONDS; memory, power and links in every cycle."""
-    driver.gpu(0).set(temperature=61, encoder=50, power=99_000, energy=5_000_000).utilization(0.4).field(197, 7)
+    """What a driver answers in milliseconds is read every STEADY_SECONDS; memory, power and NVLinks in every cycle."""
+    driver.gpu(0).set(temperature=61, encoder=50, power=99_000, memory_used=1 << 30).utilization(0.4).field(138, 7, ALL)
     between = next_cycle(settled, hand, STEADY_SECONDS - 1)
     after = next_cycle(settled, hand)
 
-    assert (between.power_watts, between.pcie_tx_bytes_total) == (99.0, 7)
+    assert (between.power_watts, between.nvlink_tx_bytes_total, between.memory_used_bytes) == (99.0, 7 * 1024, 1 << 30)
     assert between.temperature_celsius != 61.0
     assert between.utilization_ratio != 0.4
-    assert between.energy_joules_total != 5000.0
     assert (after.temperature_celsius, after.encoder_utilization_ratio) == (61.0, 0.5)
-    assert (after.utilization_ratio, after.energy_joules_total) == (0.4, 5000.0)
+    assert after.utilization_ratio == 0.4
+
+
+def test_the_energy_counter_stands_longest(driver: StubDriver, settled: NvmlSource, hand: ManualClock) -> None:
+    """No call takes the driver longer, and power is read in every cycle: so it is read every COSTLY_SECONDS."""
+    driver.gpu(0).set(energy=5_000_000)
+    between = next_cycle(settled, hand, COSTLY_SECONDS - 2)  # it was read in the first of the two cycles so far
+    after = next_cycle(settled, hand)
+
+    assert between.energy_joules_total != 5000.0
+    assert after.energy_joules_total == 5000.0
+
+
+def test_bytes_over_pcie_are_counted_every_few_seconds_where_their_rate_is_known(
+    driver: StubDriver, source: NvmlSource, hand: ManualClock
+) -> None:
+    """GPM's rate is of all the time between two reads, and the verdict rests on it."""
+    driver.gpu(0).gpm({20: 5, 21: 6})
+    for _ in range(2):
+        next_cycle(source, hand)
+    driver.gpu(0).field(197, 7).field(198, 8)
+    between = next_cycle(source, hand, STEADY_SECONDS - 1)
+    after = next_cycle(source, hand)
+
+    assert between.pcie_tx_bytes_per_second == 5 * 1024 * 1024
+    assert between.pcie_tx_bytes_total != 7
+    assert (after.pcie_tx_bytes_total, after.pcie_rx_bytes_total) == (7, 8)
+
+
+def test_bytes_over_pcie_are_counted_in_each_cycle_where_nothing_else_tells_their_rate(
+    driver: StubDriver, source: NvmlSource, hand: ManualClock
+) -> None:
+    """The verdict then rests on what the counters grew by; one that cannot be read is not shown as it was."""
+    driver.gpu(0).set(gpm=0)
+    for _ in range(2):
+        next_cycle(source, hand)
+    driver.gpu(0).field(197, 7).field(198, 8)
+    seen = next_cycle(source, hand)
+    driver.gpu(0).error("field.197", TIMEOUT)
+    failed = next_cycle(source, hand)
+
+    assert (seen.pcie_tx_bytes_total, seen.pcie_rx_bytes_total) == (7, 8)
+    assert (failed.pcie_tx_bytes_total, failed.pcie_rx_bytes_total) == (None, 8)
 
 
 def test_a_burst_between_two_reads_is_in_the_next_one(
@@ -105,7 +147,7 @@ def test_processes_are_listed_now_and_then_in_any_case(
 
 def test_a_confirmation_reads_everything(driver: StubDriver, settled: NvmlSource, hand: ManualClock) -> None:
     """The cycle that was asked for has no value of an earlier one; the cycles say which of them are so."""
-    driver.gpu(0).set(temperature=61, decoder=9).processes({4711: 1 << 30})
+    driver.gpu(0).set(temperature=61, decoder=9, energy=5_000_000).processes({4711: 1 << 30})
     usual = next_cycle(settled, hand)
     assert not settled.whole
     settled.hurry()
@@ -114,6 +156,7 @@ def test_a_confirmation_reads_everything(driver: StubDriver, settled: NvmlSource
     assert settled.whole
     assert (usual.decoder_utilization_ratio, usual.processes) == (0.0, ())
     assert (asked.temperature_celsius, asked.decoder_utilization_ratio) == (61.0, 0.09)
+    assert asked.energy_joules_total == 5000.0
     assert asked.processes != ()
 
 

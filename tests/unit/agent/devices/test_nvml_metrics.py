@@ -212,6 +212,7 @@ def test_slow_rows_are_those_of_the_catalogue() -> None:
 
     assert set(tables.slow.rows) == {name for name, metric in metrics() if metric.slow} | {"fabric_faults"}
     assert set(tables.steady.rows) == {name for name, metric in metrics() if metric.steady} | {"clock_events"}
+    assert set(tables.costly.rows) == {name for name, metric in metrics() if metric.costly}
     assert not tables.slow.rows.keys() & tables.fast.rows.keys()
     assert not set(tables.slow.fields) & set(tables.fast.fields)
 
