@@ -18,8 +18,7 @@ The page of each cloud has the commands.
 1. **Choose [roles](#roles)**, and begin with `observe`.
 2. **Give them to the controller**, best to the identity of its machine: then there is no key.
 3. **Say where**: `cloud.provider` and `cloud.regions`.
-4. **Look**: `gpuwatch status` shows every GPU machine and why nothing happens to it. [`gpuwatch doctor
-   controller`](../doctor.md) tries the rights.
+4. **Look**: `gpuwatch status` shows every GPU machine. [`gpuwatch doctor controller`](../doctor.md) tries the rights.
 5. **Enrol** machines by [tags](#tags), one by one or in their launch template.
 6. **Enforce**: set `mode: enforce` when `gpuwatch plan` was right for some days.
 
@@ -66,10 +65,8 @@ key. gpuwatch itself writes `gpuwatch:notified-at`, `gpuwatch:stop-at` and `gpuw
 
 ## Every region
 `regions: [all]` stands for each region that the account may use. gpuwatch looks there **and acts there**.
-
-- gpuwatch reads the list at its start. Restart it after you enable a region.
-- A pool that launches must name `launch.region`.
-- If one region refuses its lists from the start, gpuwatch does nothing: name the regions.
+Restart it after you enable a region. A pool that launches must name `launch.region`. If one region refuses its lists
+from the start, gpuwatch does nothing: name the regions.
 
 ## What is never touched
 - machines without the fleet's tag, and what people protect or postpone; an unreadable value protects
@@ -87,18 +84,15 @@ key. gpuwatch itself writes `gpuwatch:notified-at`, `gpuwatch:stop-at` and `gpuw
 - Growing never exceeds the group's maximum. With all members protected, gpuwatch also takes back
   [what the cloud does not give](../policies/spot.md#what-counts-as-coming).
 
-## Unused resources, prices, limits
-- `gpuwatch unused` lists disks, addresses, snapshots of disks that are gone, and your own images older than 30 days
-  that nothing names. It removes nothing, and does not see who else uses an image: other accounts, scripts.
-- [`prices.live`](../money.md#fetch-prices-from-the-clouds) asks the cloud for prices.
-- gpuwatch limits its calls, and halves its pace after the cloud refuses one for their number."""
+## Unused resources
+`gpuwatch unused` lists disks, addresses, snapshots of disks that are gone, and your own images older than 30 days that
+nothing names. It removes nothing, and does not see who else uses an image: other accounts, scripts."""
 _EVIDENCE = (
     "gpuwatch has met no real cloud yet. The table says for each thing that it does what the best evidence is; "
     f"*{HEADING}* in the page of each cloud says what is open."
 )
 _KINDS = """\
-- **recorded**: others recorded the real cloud's answers, and the adapter reads each of them in
-  `tests/contracts/test_recorded_*.py`. The words in brackets name what is played.
+- **recorded**: others recorded the real cloud's answers, and `tests/contracts/test_recorded_*.py` play them: those in brackets.
 - **model**: the test's cloud follows the cloud's own model of its API.
 - **fake**: our own fake alone.
 - **-**: the cloud has no such thing, or gpuwatch does not ask for it."""

@@ -15,7 +15,6 @@ would show, with their names, units and labels. Their dashboards and alert rules
   `gpuwatch_gpu_up`.
 - What cannot be served truthfully is left out, and named below with the reason. A command line is never shown.
 - Utilization is the mean of the driver's samples since the last cycle, not the last sample.
-- Each dialect has at most `top_processes` processes a GPU.
 - Scrape under the job name that the dashboards expect, and with `honor_labels: true` if Prometheus adds `pod` and
   `namespace` of its own.
 """
