@@ -92,7 +92,8 @@ _EVIDENCE = (
     f"*{HEADING}* in the page of each cloud says what is open."
 )
 _KINDS = """\
-- **recorded**: others recorded the real cloud's answers, and `tests/contracts/test_recorded_*.py` play them: those in brackets.
+- **recorded**: others recorded the real cloud's answers, and `tests/contracts/test_recorded_*.py` play them: what
+  stands in brackets.
 - **model**: the test's cloud follows the cloud's own model of its API.
 - **fake**: our own fake alone.
 - **-**: the cloud has no such thing, or gpuwatch does not ask for it."""
