@@ -37,12 +37,12 @@ def render_runbooks_md(page: str) -> str:
 
 
 def with_alerts(page: str) -> str:
-    """docs/alerts.md with a row for each alert: its severities, its group, and when it fires."""
-    parts = list[str]()
-    for runbooks, title in TITLES.items():
-        names = [name for name in _alerts() if _url(name).startswith(f"{runbooks}.md#")]
-        parts += [f"### {title[0].upper()}{title[1:]}", "", "| alert | severity | group | fires when |"]
-        parts += ["| --- | --- | --- | --- |", *map(_row, names), ""]
+    """docs/alerts.md with a row for each alert, by group: its severities, and when it fires."""
+    groups: dict[str, list[str]] = {}
+    for name, rules in _alerts().items():
+        groups.setdefault(rules[0]["group"], []).append(_row(name))
+    head = ["", "| alert | severity | fires when |", "| --- | --- | --- |"]
+    parts = [line for group, rows in groups.items() for line in (f"### {group}", *head, *rows, "")]
     return _LIST.sub(lambda _: "\n".join(["", *parts, ""]), page)
 
 
@@ -69,9 +69,9 @@ def _severities(name: str) -> str:
 
 def _row(name: str) -> str:
     """An alert in the list of all; the first sentence of its runbook says when it fires."""
-    rule = _alerts()[name][0]
-    first = re.split(r"(?<=\.) ", rule["annotations"]["runbook"].split("\n")[0])[0]
-    return f"| [{name}](runbooks/{_url(name)}) | {_severities(name)} | {rule['group']} | {linked(first)} |"
+    meaning = str(_alerts()[name][0]["annotations"]["runbook"]).split("\n")[0]
+    first = re.split(r"(?<=\.) ", meaning)[0]
+    return f"| [{name}](runbooks/{_url(name)}) | {_severities(name)} | {linked(first)} |"
 
 
 def _section(name: str) -> str:
