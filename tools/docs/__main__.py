@@ -26,6 +26,7 @@ from tools.docs import (
     guard,
     health,
     json_documents,
+    kubernetes_rights,
     metrics,
     policies,
     rooms,
@@ -73,6 +74,7 @@ PARTS: dict[str, Callable[[str], str]] = {
     "docs/decision.zh-CN.md": partial(decision.with_stages, "zh"),
     "docs/clouds/driver.md": lambda page: driver_schema.with_tables(clouds.with_unseen("driver", page)),
     "docs/idle-detection.md": signals.with_signals,
+    "docs/kubernetes.md": kubernetes_rights.with_rights,
     "docs/kubernetes-workloads.md": workload_kinds.with_kinds,
     "docs/slurm.md": slurm_rules.with_rules,
 }
