@@ -84,7 +84,11 @@ from the start, gpuwatch does nothing: name the regions.
 - Growing never exceeds the group's maximum. With all members protected, gpuwatch also takes back
   [what the cloud does not give](../policies/spot.md#what-counts-as-coming).
 
-## Unused resources
+## What a stop saves
+The disks and addresses of a stopped machine still cost, and its start needs free capacity again. The cloud's page says
+which machines are billed while they are stopped: gpuwatch does not stop these. On Azure and Tencent Cloud
+`terminate_after` ends no stopped machine that no controller saw for more than ten minutes.
+
 `gpuwatch unused` lists disks, addresses, snapshots of disks that are gone, and your own images older than 30 days that
 nothing names. It removes nothing, and does not see who else uses an image: other accounts, scripts."""
 _EVIDENCE = (
