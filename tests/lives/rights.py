@@ -124,19 +124,20 @@ class Sight:
         self._root = str(root)
         self._own = own
         self._closed = closed or (*LINKS, *FOLDERS, *FILES)
-        self._judged: dict[tuple[str, bool], bool] = {}  # an agent looks at the same paths in each cycle
+        self._judged: dict[tuple[str, bool, bool], bool] = {}  # an agent looks at the same paths in each cycle
 
     def refuses(self, path: str, *, follows: bool = True, opens: bool = False) -> bool:
         """Whether the kernel would refuse to open, list or follow it."""
-        if not path.startswith(self._root):
-            return False
-        if opens and path.startswith("/dev/pts/", len(self._root)):
+        found = self._judged.get((path, follows, opens))
+        if found is None and opens and path.startswith(f"{self._root}/dev/pts/"):
             return "w" not in self._rights.terminals or not _STAT(path).st_mode & stat.S_IWGRP
-        if opens and path.endswith("/wchan"):
-            return True  # the kernel opens it and says 0, which is as good
-        if (path, follows) not in self._judged:
-            self._judged[path, follows] = self._refuses_always(path, follows=follows)
-        return self._judged[path, follows]
+        if found is None:
+            # The kernel opens a wchan and says 0, which is as good.
+            found = path.startswith(self._root) and (
+                (opens and path.endswith("/wchan")) or self._refuses_always(path, follows=follows)
+            )
+            self._judged[path, follows, opens] = found
+        return found
 
     def _refuses_always(self, path: str, *, follows: bool) -> bool:
         name = path[len(self._root) :].rstrip("/")
@@ -163,12 +164,14 @@ class Sight:
             yield
 
     def _closing(self, call: Callable[..., Any], *, follows: bool) -> Callable[..., Any]:
+        opens, refuses = call is _OPEN, self.refuses
+
         def closing(path: Any = ".", *more: Any, **named: Any) -> Any:  # noqa: ANN401  as the call has it
-            through = follows and named.get("follow_symlinks", True)
-            opens = call is _OPEN
-            if isinstance(path, str | os.PathLike) and self.refuses(os.fspath(path), follows=through, opens=opens):
-                raise PermissionError(errno.EACCES, os.strerror(errno.EACCES), os.fspath(path))
-            return call(path, *more, **named)
+            name = path if path is None or isinstance(path, str | int) else os.fspath(path)
+            through = follows and (not named or named.get("follow_symlinks", True))
+            if isinstance(name, str) and refuses(name, follows=through, opens=opens):
+                raise PermissionError(errno.EACCES, os.strerror(errno.EACCES), name)
+            return call(name, *more, **named)
 
         return closing
 

@@ -35,9 +35,14 @@ class RepositoryCopy:
             text=True,
             check=True,
         )
-        for name in filter(lambda name: (ROOT / name).is_file(), listed.stdout.splitlines()):
+        names = [name for name in listed.stdout.splitlines() if (ROOT / name).is_file()]
+        for name in names:
             (root / name).parent.mkdir(parents=True, exist_ok=True)
-            shutil.copyfile(ROOT / name, root / name)
+            shutil.copy2(ROOT / name, root / name)
+        # Bytecode of what nobody changes here: with the file's own time and size it holds, and saves half a minute.
+        for folder in {Path(name).parent for name in names if name.endswith(".py")}:
+            if (ROOT / folder / "__pycache__").is_dir():
+                shutil.copytree(ROOT / folder / "__pycache__", root / folder / "__pycache__")
         self._before = self._files()
 
     def write(self, name: str, text: str) -> None:
@@ -76,7 +81,7 @@ class RepositoryCopy:
     def environment(self) -> dict[str, str]:
         """That of a process that imports this copy."""
         kept = {name: value for name, value in os.environ.items() if not name.startswith(("GPUWATCH_", "PYTEST_"))}
-        return {**kept, "PYTHONPATH": str(self.root), "PYTHONDONTWRITEBYTECODE": "1"}
+        return {**kept, "PYTHONPATH": str(self.root)}
 
     def changes(self) -> set[str]:
         """The files that were written since the copy was made, or since the last call."""
