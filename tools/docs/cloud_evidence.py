@@ -65,8 +65,8 @@ key. gpuwatch itself writes `gpuwatch:notified-at`, `gpuwatch:stop-at` and `gpuw
 
 ## Every region
 `regions: [all]` stands for each region that the account may use. gpuwatch looks there **and acts there**.
-Restart it after you enable a region. A pool that launches must name `launch.region`. If one region refuses its lists
-from the start, gpuwatch does nothing: name the regions.
+Restart gpuwatch after you enable a region. A pool that launches must name `launch.region`. If one region refuses its
+lists from the start, gpuwatch does nothing: name the regions.
 
 ## What is never touched
 - machines without the fleet's tag, and what people protect or postpone; an unreadable value protects
@@ -90,7 +90,8 @@ which machines are billed while they are stopped: gpuwatch does not stop these. 
 `terminate_after` ends no stopped machine that no controller saw for more than ten minutes.
 
 `gpuwatch unused` lists disks, addresses, snapshots of disks that are gone, and your own images older than 30 days that
-nothing names. It removes nothing, and does not see who else uses an image: other accounts, scripts."""
+nothing names. It removes nothing, and does not see who else uses an image: other accounts, scripts. gpuwatch limits its
+calls to each account and region, and halves its pace after the cloud refuses one for their number."""
 _EVIDENCE = (
     "gpuwatch has met no real cloud yet. The table says for each thing that it does what the best evidence is; "
     f"*{HEADING}* in the page of each cloud says what is open."
