@@ -29,7 +29,7 @@ def with_past(parts: ControllerContext, seen: Observation, pools: Mapping[str, P
 
     Where nothing can be launched or started, nothing is asked.
     """
-    if not any(rules.adds for rules in pools.values()) and not any(node.owned for node in seen.fleet.nodes):
+    if not any(rules.adds for rules in pools.values()) and not seen.fleet.has_owned:
         return seen
     looked_at = parts.memory.ended.at
     ended = _ended_actions(parts, seen.ledger, seen.now)

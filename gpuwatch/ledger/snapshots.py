@@ -2,13 +2,13 @@
 
 import hashlib
 import zlib
-from collections.abc import Callable, Container, Iterable, Iterator, Mapping, Sequence
+from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, replace
 from datetime import datetime
 from functools import partial
 from io import BytesIO
 from itertools import accumulate, chain, islice
-from typing import TypeVar
+from typing import Any, TypeVar
 
 import msgspec
 
@@ -86,8 +86,12 @@ def encode(
     """A round's body; `gaps` are the digests of what pools know of their gaps after it. With a `rest` it is CHANGES."""
     rest = rest or Rest(base=0, shared=frozenset(), lines={})
     numbers = {node_id: number for number, node_id in enumerate(rest.lines)}
-    of_lines = {id(step) for each in decisions for step in each.steps if step.node_id in numbers}
-    proposed, decided = (_order(said, of_lines, numbers) for said in (proposals, decisions))
+    of_lines = {id(step): numbers[step.node_id] for each in decisions for step in each.steps if step.node_id in numbers}
+    orders: dict[int, _Order] = {}  # of the steps with that id: one policy's are those that were decided, untouched
+    proposed, decided = (
+        [orders.get(id(each.steps)) or orders.setdefault(id(each.steps), _order(each.steps, of_lines)) for each in said]
+        for said in (proposals, decisions)
+    )
     said = _whole(proposals, proposed), _whole(decisions, decided)
     squeeze, content = zlib.compressobj(_LEVEL), BytesIO()  # whose value is no copy
     for piece in chain(
@@ -183,9 +187,19 @@ def _pieces(
         made = [_node_to_store(replace(node, kubernetes=None) if node.id in shared else node) for node in part]
         yield [encode_(made)]
     yield []
-    yield _array(replace(each, steps=_steps(each.steps, _without_evidence, fleet)) for each in proposals)
-    yield _array(replace(each, steps=_steps(each.steps, _without_evidence, fleet)) for each in decisions)
-    yield _array(replace(each, step=_without_evidence(each.step, fleet)) for each in reviews)
+    encoded: dict[int, Any] = {}  # each step of a body that rests on another; of whole bodies there are too many
+
+    def written(step: Step) -> Any:  # noqa: ANN401  MessagePack in its place, or the step
+        known = encoded.get(id(step))
+        if known is None:
+            known = _without_evidence(step, fleet)
+            if rest.base:
+                known = encoded[id(step)] = msgspec.Raw(encode_(known))
+        return known
+
+    yield _array(replace(each, steps=tuple(map(written, each.steps))) for each in proposals)
+    yield _array(replace(each, steps=tuple(map(written, each.steps))) for each in decisions)
+    yield _array(replace(each, step=written(each.step)) for each in reviews)
 
 
 def _array(values: Iterable[object]) -> list[bytes]:
@@ -212,22 +226,16 @@ def _line_pieces(
         yield [msgspec.msgpack.encode(lines[first : first + _LINES_PER_PIECE])]
 
 
-def _order(
-    said: Sequence[Proposal] | Sequence[Decision], of_lines: Container[int], numbers: Mapping[str, int]
-) -> list[_Order]:
+def _order(steps: Sequence[Step], of_lines: Mapping[int, int]) -> _Order:
     """Which of the steps are those of lines: the very steps that were decided about their machines."""
-    orders = []
-    for each in said:
-        whole, lines, last = [], [], -1
-        for place, step in enumerate(each.steps):
-            if id(step) in of_lines:
-                number = numbers[step.node_id]
-                lines.append(number - last)
-                last = number
-            else:
-                whole.append(place)
-        orders.append(_Order(whole=whole, lines=lines))
-    return orders
+    whole, lines, last = [], [], -1
+    for place, number in enumerate(map(of_lines.get, map(id, steps))):
+        if number is None:
+            whole.append(place)
+        else:
+            lines.append(number - last)
+            last = number
+    return _Order(whole=whole, lines=lines)
 
 
 def _whole(said: Sequence[_Said], orders: Sequence[_Order]) -> list[_Said]:

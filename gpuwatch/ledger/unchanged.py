@@ -8,12 +8,13 @@ every round.
 Of a Kubernetes cluster each node object is kept once, with its machine, and no pod that nothing rests on.
 """
 
-from collections.abc import Iterator, Mapping, Sequence
+from collections.abc import Callable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, replace
 from datetime import UTC, datetime
+from functools import lru_cache
 from math import isnan
 from operator import attrgetter
-from struct import error, iter_unpack, pack
+from struct import Struct, error, iter_unpack
 
 import msgspec
 
@@ -102,8 +103,6 @@ def _mark_of(node: Node, step: Step | None) -> tuple[int, list[float]] | None:
     gpus: list[object] = []
     for gpu in verdict.gpus:
         doing, health, use = gpu.activity, gpu.health, gpu.use
-        # Of a GPU that rests, its time must have grown with the clock.
-        begun = None if doing.state is _BUSY else round(verdict.at.timestamp() - doing.held_seconds)
         if use is None:
             gpus += (gpu.uuid, gpu.index, doing.since)
         else:
@@ -115,7 +114,9 @@ def _mark_of(node: Node, step: Step | None) -> tuple[int, list[float]] | None:
                 _NOT_KNOWN if held is None else held,
                 _NOT_KNOWN if active is None else active,
             )
-        if begun is not None or health is not None or doing.doubt is not None or gpu.pods:
+        if doing.state is not _BUSY or health is not None or doing.doubt is not None or gpu.pods:
+            # Of a GPU that rests, its time must have grown with the clock.
+            begun = None if doing.state is _BUSY else round(verdict.at.timestamp() - doing.held_seconds)
             judged = None if health is None else _HEALTH(health)
             gpus.append((doing.state, doing.doubt, begun, judged, gpu.pods))
     said = step.reason.sentence.replace(format_duration(activity.held_seconds), _TIME)
@@ -143,8 +144,13 @@ def _line(place: int, node: Node, uses: list[float]) -> Line:
         age_seconds=verdict.age_seconds,
         held_seconds=verdict.activity.held_seconds,
         received_at=None if received is None else received.timestamp(),
-        uses=pack(f"<{len(uses)}e", *uses),
+        uses=_packer(len(uses))(*uses),
     )
+
+
+@lru_cache(maxsize=64)  # by a machine's number of GPUs
+def _packer(numbers: int) -> Callable[..., bytes]:
+    return Struct(f"<{numbers}e").pack
 
 
 def node_of(line: Line, before: Node) -> Node:

@@ -7,7 +7,7 @@ from itertools import groupby
 from operator import attrgetter
 from typing import Any
 
-from sqlalchemy import Connection, Row, Text, bindparam, func, or_, select
+from sqlalchemy import Connection, Row, Text, bindparam, exists, func, or_, select
 
 from gpuwatch.ledger import active_times
 from gpuwatch.ledger.attempts import attempts, fault, interruption_of, launch_time, open_intent
@@ -164,15 +164,16 @@ _KEEPS = select(KEEPS).where(
 )
 _OPEN = select(INTENTS).where(INTENTS.c.key.in_(select(OPEN_INTENTS.c.key)))
 _OUTCOMES = select(OUTCOMES).where(OUTCOMES.c.key == bindparam("key")).order_by(OUTCOMES.c.id)
-# All outcomes of the intents that have a recent one. What is sorted here could tempt a database to walk the whole table
-# in that order, so it is sorted afterwards.
-_LATE = OUTCOMES.alias("late")
+# All outcomes of the intents that have a recent one and that `ended_intents` may give. What is sorted here could tempt
+# a database to walk the whole table in that order, so it is sorted afterwards.
+_LATE, _FAILED = OUTCOMES.alias("late"), OUTCOMES.alias("failed")
+_HAS_FAILED = exists().where(_FAILED.c.key == INTENTS.c.key, _FAILED.c.status == Status.FAILED.value)
 _RECENT = (
     select(INTENTS, OUTCOMES.c.id.label("step"), OUTCOMES.c.status, OUTCOMES.c.detail, OUTCOMES.c.at.label("then"))
     .join(OUTCOMES, OUTCOMES.c.key == INTENTS.c.key)
     .where(INTENTS.c.key.in_(select(_LATE.c.key).where(_LATE.c.at > _SINCE)))
+    .where(INTENTS.c.verb.not_in(sorted(set(Verb) - CHANGES_MACHINES)) | _HAS_FAILED)
 )
-
 # What clouds did of themselves lately; the newest of a node's counts.
 _RECORDED = (
     select(INTENTS, OUTCOMES.c.at.label("then"))

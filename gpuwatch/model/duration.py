@@ -4,7 +4,7 @@ import re
 from dataclasses import dataclass
 from datetime import UTC, datetime
 from functools import lru_cache
-from math import isfinite
+from math import inf, isfinite
 from typing import Annotated, Any
 
 _UNITS = {"ms": 0.001, "s": 1.0, "m": 60.0, "h": 3600.0, "d": 86400.0, "w": 604800.0}
@@ -93,13 +93,13 @@ def parse_duration(value: object) -> object:
 
 def format_duration(seconds: float) -> str:
     """A duration for people in its two largest units, such as `1h30m`; below ten seconds with tenths."""
+    if 10 <= seconds < inf:  # noqa: PLR2004  as below; most of what a round says
+        return _in_units(int(seconds))
     if not isfinite(seconds):
         return f"{seconds}s"  # as somebody sent it
     if seconds < 0:
         return f"-{format_duration(-seconds)}"
-    if seconds < 10:  # noqa: PLR2004  below ten seconds a tenth still says something
-        return f"{seconds:.3g}s"
-    return _in_units(int(seconds))
+    return f"{seconds:.3g}s"  # below ten seconds a tenth still says something
 
 
 @lru_cache(maxsize=8192)  # a round says thousands of times how long something has lasted
@@ -121,7 +121,8 @@ def format_age(seconds: float, word: str = "") -> str:
 def format_time(at: datetime | float, *, seconds: bool = False) -> str:
     """A time (a number is seconds since 1970) for people, in UTC, such as `2026-03-28 07:15 UTC`."""
     at = at.astimezone(UTC) if isinstance(at, datetime) else datetime.fromtimestamp(at, UTC)
-    return f"{at:{'%Y-%m-%d %H:%M:%S' if seconds else '%Y-%m-%d %H:%M'}} UTC"
+    # By `isoformat`, which ends in the offset: `strftime` takes six times as long, and a round says thousands of times.
+    return f"{at.isoformat(' ', 'seconds' if seconds else 'minutes')[:-6]} UTC"
 
 
 def in_calendar(at: datetime) -> bool:

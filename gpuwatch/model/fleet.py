@@ -5,6 +5,7 @@ from dataclasses import dataclass, field, replace
 from datetime import datetime
 from enum import StrEnum
 from functools import cached_property
+from operator import attrgetter
 
 from gpuwatch.model.activity import Activity, LocalDisks, State
 from gpuwatch.model.cloud_notice import CloudNotice
@@ -56,6 +57,7 @@ class NodeReport:
 
 
 _RUNNING, _UNKNOWN, _STALLED, _FAILING = NodeState.RUNNING, State.UNKNOWN, State.STALLED, Health.FAILING  # for speed
+_CAPACITY = attrgetter("capacity_type")
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -281,6 +283,11 @@ class Fleet:
     def in_kubernetes(self) -> bool:
         """Whether any node is one of a Kubernetes cluster."""
         return any(node.kubernetes is not None for node in self.nodes)
+
+    @cached_property
+    def has_owned(self) -> bool:
+        """Whether any node is a host of one's own."""
+        return CapacityType.OWN in map(_CAPACITY, self.nodes)
 
     @cached_property
     def with_notice(self) -> bool:

@@ -58,6 +58,7 @@ def judge_fleet(fleet: Fleet, rules: Mapping[str, HealthRules]) -> Fleet:
     judged = {
         node.id: judge_node(node, fleet.roster(node.pool), rules[node.pool])
         for node in fleet.nodes
+        if (verdict := node.signal.verdict) is not None and verdict.without_lost is not None  # very few
         if node.pool in rules and what_is_left(node) is not None
     }
     return replace(fleet, nodes=tuple([judged.get(node.id, node) for node in fleet.nodes])) if judged else fleet

@@ -134,7 +134,7 @@ def woken(
 
 def _starts(observation: Observation, pool: str, rules: Rules) -> Iterator[Step]:
     """Yield a start of each host that work waits for."""
-    off = [node for node in observation.fleet.roster(pool).nodes if node.owned and node.state is NodeState.STOPPED]
+    off = [node for node in observation.fleet.roster(pool).nodes if node.state is NodeState.STOPPED and node.owned]
     for node in off:
         known = node.slurm
         if known is not None and known.wanted_for is not None:

@@ -19,7 +19,7 @@ from gpuwatch.model.fleet import Fleet, Node, NodeState
 
 def with_own_hosts(fleet: Fleet, gpus: MutableMapping[str, int]) -> Fleet:
     """The fleet with these hosts as their agents show them; `gpus` remembers how many each had last."""
-    if not any(node.owned for node in fleet.nodes):
+    if not fleet.has_owned:
         return fleet
     twins = _twins(fleet)
     return replace(fleet, nodes=tuple([_judge_host(node, gpus, twins) if node.owned else node for node in fleet.nodes]))
