@@ -4,6 +4,7 @@ import socket
 import ssl
 import threading
 from collections.abc import Callable
+from contextlib import suppress
 from dataclasses import dataclass, field
 from typing import Self
 
@@ -25,6 +26,7 @@ class Sink:
     connections: int = 0
     _socket: socket.socket = field(default_factory=lambda: socket.create_server(("127.0.0.1", 0)))
     _thread: threading.Thread | None = None
+    _served: socket.socket | None = None  # the connection of now, which its client may keep open
 
     @property
     def url(self) -> str:
@@ -41,6 +43,9 @@ class Sink:
         """Serve no more."""
         self._socket.shutdown(socket.SHUT_RDWR)
         self._socket.close()
+        if self._served is not None:
+            with suppress(OSError):  # it is closed already
+                socket.socket.shutdown(self._served, socket.SHUT_RDWR)
         if self._thread is not None:
             self._thread.join(10)
 
@@ -52,9 +57,10 @@ class Sink:
                 return
             self.connections += 1
             self.greets()
+            self._served = connection
             try:
                 if self.tls is not None:
-                    connection = self.tls.wrap_socket(connection, server_side=True)
+                    connection = self._served = self.tls.wrap_socket(connection, server_side=True)
                 connection.settimeout(10)
                 self._serve(connection)
             except OSError:

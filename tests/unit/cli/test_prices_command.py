@@ -17,6 +17,7 @@ from gpuwatch.money.prices import catalogue, listing
 from gpuwatch.money.prices.catalogue import ListPrice
 from gpuwatch.money.prices.fetch import Found
 from gpuwatch.money.prices.price_book import Book
+from gpuwatch.runtime.clock import SystemClock
 from tests.support.fakes.http_sink import Answer, Asked, azure_item, serving
 
 
@@ -162,8 +163,9 @@ def test_nothing_found_is_said() -> None:
     assert "us-east-1" in nowhere.output
 
 
-def test_refreshed_prices_are_listed_and_kept(tmp_path: Path) -> None:
+def test_refreshed_prices_are_listed_and_kept(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     """One region of one cloud, from its own API; later without asking."""
+    monkeypatch.setattr(SystemClock, "sleep", lambda *_: None)  # five questions a second, of ninety
 
     def respond(asked: Asked) -> Answer:
         size = asked.query["$filter"].rpartition(" eq '")[2].rstrip("'")
