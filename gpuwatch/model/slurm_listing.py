@@ -25,8 +25,12 @@ _RANGE = re.compile(r"(\d{1,9})(?:-(\d{1,9})(?::(\d{1,9}))?)?", re.ASCII)
 MANY = 65_536  # nodes, where it is not known how many
 _NOTHING = frozenset({"", "(null)", "N/A", "n/a", "Unknown"})
 # gres/gpu:h100:2, gres:gpu:2, gpu:2, gres/gpu:h100=2; a kind may begin with a digit (2080ti, 3090, 1g.10gb), and
-# digits alone are a kind where a number comes after them
-_GRES = re.compile(r"(?:^|[,:/])gpu(?::(?!\d+(?:,|\(|$))(\w[\w.+-]*))?(?:[:=](\d{1,6}))?(?=,|\(|$)", re.ASCII)
+# digits alone are a kind where a number comes after them. A node's may say gpu:a100:no_consume:2.
+_GRES = re.compile(
+    r"(?:^|[,:/])gpu(?::(?!(?:\d+|no_consume(?::\d+)?)(?:,|\(|$))(\w[\w.+-]*))?(?::no_consume)?"
+    r"(?:[:=](\d{1,6}))?(?=,|\(|$)",
+    re.ASCII,
+)
 _MEMORY = re.compile(r"(\d+(?:\.\d+)?)([KMGTP]?)[cn]?", re.ASCII)
 _MEGABYTES = {"K": 1 / 1024, "": 1.0, "M": 1.0, "G": 1024.0, "T": 1024.0**2, "P": 1024.0**3}
 _OF_EACH_GPU = re.compile(r"gres[:/]gpu[:=](\d{1,9})", re.ASCII)  # megabytes: gres:gpu:3072

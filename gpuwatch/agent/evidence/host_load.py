@@ -10,13 +10,15 @@ that shows them. A few occupy the machine for four hours, and for as long as the
 boot: people reach something through it, and are silent now. So do frames that a bridge passes between two cards which
 lead elsewhere (a VPN of Ethernet), as many as go both ways: what is meant for all goes one way.
 
-Files in memory are nobody's program, and a stop loses them: very large ones occupy the machine.
+Files in memory are nobody's program, and a stop loses them: very large ones occupy the machine. Not what has lain in
+/dev/shm unchanged for three days, longer than a weekend: a crashed job left it. What has it open occupies by itself.
 """
 
 import os
 import re
+from contextlib import suppress
 from dataclasses import replace
-from itertools import combinations
+from itertools import combinations, islice
 from pathlib import Path
 
 from gpuwatch.agent.evidence.base import Moment, Roots, UnseenError, make_finding, several
@@ -40,6 +42,7 @@ _PACKETS_PER_SECOND, _PACKETS_SPAN_SECONDS = 5.0, 60.0
 _A_FEW_PER_SECOND = 0.1  # a scanner's stray packet is less
 _GATEWAY_SECONDS = 4 * 3600.0
 _LARGE_MEMORY_FILES = 32 << 30
+_LEFT_SECONDS, _SHARED_EACH_SECONDS, _MOST_FILES = 3 * 86400.0, 600.0, 1 << 14
 _SHARED = re.compile(r"^Shmem: +(\d+) kB$", re.ASCII | re.MULTILINE)
 
 
@@ -96,6 +99,7 @@ class Disk:
     def __init__(self, settings: DiskSettings, roots: Roots) -> None:
         self._rate = Rate(settings.busy_bytes_per_second)
         self._roots = roots
+        self._left: tuple[float, int] | None = None  # when it was counted, and the bytes
 
     def find_evidence(self, now: Moment) -> tuple[Evidence, ...]:
         """One finding over all disks; idle without any."""
@@ -110,10 +114,24 @@ class Disk:
             found = _weigh_load(self._rate.judge(self, moved, now), now)
         held = _SHARED.search(_text(self._roots.proc / "meminfo"))
         held_bytes = 1024 * int(held[1]) if held is not None else 0
+        if held_bytes >= _LARGE_MEMORY_FILES:
+            held_bytes -= self._left_bytes(now)
         if found.says is State.IDLE and held_bytes >= _LARGE_MEMORY_FILES:
             note = f"{held_bytes / 1e9:.0f} GB of files are in memory, which a stop loses"
             return (replace(found, says=State.OCCUPIED, note=note),)
         return (found,)
+
+    def _left_bytes(self, now: Moment) -> int:
+        """What lies in /dev/shm since long, counted each ten minutes; what may not be read is not counted."""
+        if self._left is None or not 0 <= now.monotonic_seconds - self._left[0] < _SHARED_EACH_SECONDS:
+            latest, left = now.at.timestamp() - _LEFT_SECONDS, 0
+            paths = (Path(top, name) for top, _, names in os.walk(self._roots.dev / "shm") for name in names)
+            for path in islice(paths, _MOST_FILES):
+                with suppress(OSError):
+                    status = path.lstat()
+                    left += 512 * status.st_blocks if status.st_ctime < latest else 0
+            self._left = now.monotonic_seconds, left
+        return self._left[1]
 
     def _moved_bytes(self, real: frozenset[str]) -> dict[str, int]:
         """Bytes read and written by disk, since the boot."""

@@ -3,8 +3,8 @@
 Work that runs once is an explicit intention: it keeps the node however far off it is, up to `once_horizon`. Work that
 recurs keeps it only if it is due soon and runs seldom. A job each quarter of an hour is judged by what its runs do;
 otherwise no machine with a cron job would ever be found. It keeps the node if a run lately held a GPU. It occupies the
-node if it is a person's own, or until a run was seen: a
-look at the queue alone does not tell training from housekeeping.
+node if it is a person's own, or until a run was seen: a look at the queue alone does not tell training from
+housekeeping. So does a person's that runs each week, a week ahead: no run of tomorrow makes up for a lost one.
 """
 
 from collections.abc import Callable, Collection, Mapping
@@ -17,6 +17,7 @@ from gpuwatch.model.duration import format_duration, format_time
 
 _LATE = timedelta(minutes=5)  # daemons start a due job within a minute; afterwards something holds it up
 DAY_SECONDS = 86400.0
+_SELDOM_SECONDS = 2 * DAY_SECONDS
 _MISSED_PERIODS = 2.0  # a run may find nothing to do
 _DELAY_SECONDS = 600.0  # a timer's random delay, and the run's own time
 _MOST = 256
@@ -70,6 +71,15 @@ class Planned:
             return Keeps.NOTHING_LATER
         # Nobody waits for a job that has been overdue for as long as one may be queued ahead.
         return Keeps.NOTHING_STALE if once and ahead < -horizons.once_seconds else Keeps.NODE
+
+    def is_seldom(self, now: datetime, horizons: Horizons) -> bool:
+        """Whether it comes later than what keeps the node, within a week, and not each day or two."""
+        return (
+            self.keeps(now, horizons) is Keeps.NOTHING_LATER
+            and self.due is not None
+            and (self.period_seconds or 0.0) > _SELDOM_SECONDS
+            and (self.due - now).total_seconds() <= horizons.once_seconds
+        )
 
     def often(self) -> str:
         """That it recurs; its period is only a mean."""

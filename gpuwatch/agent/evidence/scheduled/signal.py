@@ -129,7 +129,8 @@ class Scheduled:
             return (self._recurs(State.OCCUPIED, new, "; what its runs do was not seen yet"),)
         later = [each for each in (*learned, *found.planned) if each in learned or each.persons]
         known = "".join(f"; {each.what} {words}" for each, words in list(usual.items())[:2])
-        return (make_finding(self, State.IDLE, self._nothing(found.planned, now) + known + self._later(later, now)),)
+        nothing = self._nothing(found.planned, now) + known + self._later(later, now)
+        return (self._seldom(later, now) or make_finding(self, State.IDLE, nothing),)
 
     def _note_due(self, planned: Collection[Planned], now: Moment) -> None:
         """Tell which work was due since the look before, if that was not long ago."""
@@ -159,6 +160,15 @@ class Scheduled:
         owner = WorkOwner(user=often[0].user, unit=often[0].unit)
         note = several(list(dict.fromkeys(each.often() for each in often))) + why
         return make_finding(self, says, note, owner=owner, setting=f"{_SETTING}.sources")
+
+    def _seldom(self, later: Collection[Planned], now: Moment) -> Evidence | None:
+        """Occupied by what comes within a week, and a long time after that only."""
+        own = (each for each in later if each.persons and each.is_seldom(now.at, self._horizons))
+        found = {each.sentence(now.at): each.user for each in own}
+        if not found:
+            return None
+        owner = WorkOwner(user=next(iter(found.values())))
+        return make_finding(self, State.OCCUPIED, several([*found]), owner=owner, setting=f"{_SETTING}.once_horizon")
 
     def _busy(self, kept: list[Planned], now: Moment) -> Evidence:
         first = kept[0]

@@ -3,6 +3,7 @@
 import os
 import subprocess
 import sys
+from datetime import UTC, datetime
 from pathlib import Path
 
 import pytest
@@ -14,7 +15,7 @@ from gpuwatch.agent.evidence.gpu_process_cpu import GpuProcessCpu
 from gpuwatch.agent.evidence.host_load import Disk, Network
 from gpuwatch.agent.evidence.settings import DiskSettings, GpuProcessSettings, NetworkSettings
 from gpuwatch.model.activity import Evidence, State
-from gpuwatch.runtime.clock import SystemClock
+from gpuwatch.runtime.clock import ManualClock, SystemClock
 from tests.support.fakes.host import FolderHost
 from tests.support.real.agents import eventually
 
@@ -248,6 +249,18 @@ def test_large_files_in_memory_occupy_the_machine(host: FolderHost, gib: int | N
 
     assert found.says is says
     assert says is State.IDLE or found.note == "35 GB of files are in memory, which a stop loses"
+
+
+@pytest.mark.parametrize(("days", "says"), [(0.5, State.OCCUPIED), (2.9, State.OCCUPIED), (3.1, State.IDLE)])
+def test_what_a_crashed_job_left_in_memory_is_nobodys(host: FolderHost, days: float, says: State) -> None:
+    """It has not changed for longer than a weekend. What was copied there on Friday is used on Monday."""
+    host.write("proc/diskstats", "")
+    host.write("proc/meminfo", f"MemTotal: 9 kB\nShmem:   {(32 << 20) + 1024} kB\n")
+    path = host.write("dev/shm/jobs/psm_1a2b", bytes(2 << 20))
+    host.clock = ManualClock(datetime.fromtimestamp(path.stat().st_ctime, UTC))
+    host.clock.advance(days * 86400.0)
+
+    assert host.tells(Disk(DiskSettings(), host.roots)).says is says
 
 
 def test_counters_that_vanish_and_return(moving: Moving) -> None:

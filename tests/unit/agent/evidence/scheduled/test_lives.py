@@ -64,7 +64,7 @@ LIVES: list[Life] = [
     ("at in eight days", lambda host: host.at_job("2026-01-13 19:00"), IDLE),
     ("at, two days overdue", lambda host: host.at_job("2026-01-03 18:00"), BUSY),
     ("at, forgotten for nine days", lambda host: host.at_job("2025-12-27 18:00"), IDLE),
-    ("a weekly crontab, due in five days", lambda host: host.crontab("0 2 * * sat train\n"), IDLE),
+    ("a weekly crontab, due in five days", lambda host: host.crontab("0 2 * * sat train\n"), OCCUPIED),
     ("a daily crontab, due in 13 hours", lambda host: host.crontab("30 7 * * * train\n"), IDLE),
     ("two jobs a night", lambda host: host.crontab("0 2 * * * a\n0 3 * * * b\n"), BUSY),
     ("one line, two runs a night", lambda host: host.crontab("0 2,3 * * * a\n"), BUSY),
@@ -157,6 +157,27 @@ def test_idle_says_what_was_looked_at(tmp_path: Path) -> None:
         "nothing is due soon: at jobs, crontabs, systemd timers, users' timers, event units "
         "(1 due later, 1 repeats often)"
     )
+
+
+@pytest.mark.parametrize(
+    ("line", "user", "says"),
+    [
+        ("0 2 * * sat b", "alice", State.OCCUPIED),
+        ("0 2 * * sat b", "root", State.IDLE),
+        ("0 2 9 * * b", "alice", State.OCCUPIED),
+        ("0 2 20 * * b", "alice", State.IDLE),
+        ("0 15 * * * b", "alice", State.IDLE),
+    ],
+    ids=["weekly", "root", "monthly, this week", "monthly", "daily"],
+)
+def test_a_persons_job_of_each_week_occupies_for_a_week(tmp_path: Path, line: str, user: str, says: State) -> None:
+    """No run of tomorrow makes up for it; one of each day is lost for a day."""
+    host = QueueHost(tmp_path)
+    host.crontab(f"{line}\n", user)
+    found = host.scheduled(horizon=12 * 3600.0)
+
+    assert found.says is says
+    assert (says is State.OCCUPIED) == (found.setting == "agent.evidence.scheduled.once_horizon")
 
 
 def test_a_step_of_the_wall_clock_hides_nothing(tmp_path: Path) -> None:
