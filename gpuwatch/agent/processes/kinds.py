@@ -174,14 +174,16 @@ def by_patterns(facts: Facts, workloads: Iterable[Pattern], services: Iterable[P
     return None
 
 
-def may_use_gpu_unseen(names: tuple[str, ...], uid: int, *, contained: bool, computes: bool) -> bool:
+def may_use_gpu_unseen(facts: Facts, *, computes: bool) -> bool:
     """Whether a process of the machine's own neither parks a GPU nor makes it busy.
 
     People name their programs as they like: one that is called like the screen's, and computes, is not the screen.
+    What draws for a login screen is known by its user.
     """
-    if not computes and _one_of(names, known.SCREEN_PROGRAMS):
+    contained = facts.placement.container_id is not None or facts.placement.pod_uid is not None
+    if not computes and (_one_of(facts.names, known.SCREEN_PROGRAMS) or (not contained and _is_greeter(facts))):
         return True
-    return (contained or not _is_person(uid)) and _one_of(names, known.GPU_SERVICE_PROGRAMS)
+    return (contained or not _is_person(facts.uid)) and _one_of(facts.names, known.GPU_SERVICE_PROGRAMS)
 
 
 def _of_login(facts: Facts) -> tuple[Kind, str]:

@@ -208,8 +208,7 @@ class ProcessTable:
         chosen = kinds.by_patterns(facts, self._workloads, self._services)
         if chosen is not None:
             return chosen[0] is Kind.SERVICE
-        contained = placement.container_id is not None or placement.pod_uid is not None
-        return kinds.may_use_gpu_unseen(names, uid, contained=contained, computes=computes)
+        return kinds.may_use_gpu_unseen(facts, computes=computes)
 
     def _pids(self) -> Iterable[int]:
         with os.scandir(self._proc) as entries:

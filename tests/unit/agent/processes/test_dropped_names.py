@@ -1,5 +1,6 @@
 """Names that no list has any more, each of which another fact tells: a package, a folder, a namespace, the pool."""
 
+import re
 from fnmatch import fnmatchcase
 from pathlib import Path
 
@@ -8,7 +9,15 @@ import pytest
 from gpuwatch.agent.attribution.cgroup import Placement
 from gpuwatch.agent.processes import known_programs as known
 from gpuwatch.agent.processes import packages
-from gpuwatch.agent.processes.kinds import PACKAGED, TIMED, Facts, UnitOrigin, classify, name_in_fleet
+from gpuwatch.agent.processes.kinds import (
+    PACKAGED,
+    TIMED,
+    Facts,
+    UnitOrigin,
+    classify,
+    may_use_gpu_unseen,
+    name_in_fleet,
+)
 from gpuwatch.agent.processes.package_owners import find_owners
 from gpuwatch.agent.processes.packages import PackageOwners
 from gpuwatch.agent.processes.process import Kind
@@ -34,7 +43,8 @@ DAEMONS = _words(
     ipmievd mcelog rasdaemon edac lldpd atop pmie acct hibagent qemu-guest-agent vmtoolsd open-vm-tools
     hv-kvp-daemon gmond ganglia-monitor virtlogd virtlockd virtqemud virtnetworkd ua-timer esm-cache apt-news
     cachefilesd amazon-efs-mount-watchdog ec2-instance-connect collectd nagios icinga2 openvpn wireguard
-    landscape-client rhsmcertd insights-client opensmd kube-proxy etcd fail2ban-server osms-agent
+    landscape-client rhsmcertd insights-client opensmd kube-proxy etcd fail2ban-server osms-agent fail2ban
+    munin-node pmlogger nrpe gridengine-exec
     """
 )
 # Of pods: their namespace tells.
@@ -63,6 +73,8 @@ AGENTS = _words(
     /opt/threatstack/sbin/tsagentd /opt/uptycs/osquery/bin/osqueryd-x /opt/fireeye/bin/xagt
     /opt/amagent/bin/amagent /opt/cylance/desktop/cylancesvc /opt/zscaler/bin/zstunnel
     /opt/netskope/stagent/stAgentSvc /opt/paloaltonetworks/globalprotect/PanGPS
+    /opt/grafana-agent/grafana-agent /opt/td-agent/bin/ruby-daemon /usr/share/metricbeat/bin/metricbeat
+    /opt/lsf/etc/lim /opt/sge/bin/sge_execd /opt/process-exporter/process-exporters
     /opt/wiz/sensor/bin/wiz-sensor /var/lib/twistlock/defender /opt/microsoft/omsagent/bin/omsagent
     /opt/microsoft/scx/bin/scxcimserver /usr/bin/falco /usr/bin/lacework /usr/sbin/zerotier-one
     /usr/bin/warp-svc /opt/imperva/ragent/bin/ragent
@@ -81,12 +93,15 @@ DESKTOP = _words(
     gvfsd gvfsd-fuse gvfs-udisks2-vo goa-daemon goa-identity-se gnome-shell-cal gsd-power evolution-source
     evolution-addre evolution-calen evolution-alarm at-spi-bus-laun dconf-service tracker-extract localsearch-ext
     polkit-gnome-au gnome-keyring-d ibus-daemon xsettingsd xfconfd tumblerd update-notifier vncconfig xdg-dbus-proxy
-    gdm-x-session gdm-wayland-ses
+    gdm-x-session gdm-wayland-ses gnome-session-b mutter-x11-fram kwin_wayland plasmashell xfwm4 xfce4-session
+    xfdesktop xfsettingsd sddm-greeter sddm-greeter-qt lightdm-gtk-gre Xvfb
     """
 )
 # Of rootless containers: these end with somebody's container, which keeps the machine.
 BESIDE_CONTAINERS = _words("slirp4netns pasta pasta.avx2 aardvark-dns rootlessport fuse-overlayfs")
-MOST_PATTERNS = 395
+MOST_PATTERNS = 299
+# Why a name may stand in a list at all; `known_programs.py` says what each of these words means.
+REASONS = ("Protects", "By hand", "For nobody", "Unseen", "In logins", "Again")
 
 
 @pytest.fixture
@@ -208,12 +223,72 @@ def test_a_login_screens_programs_are_nobodys_and_a_persons_desktop_is_somebodys
         assert classify(facts)[0] is (Kind.SESSION if pid == 77 else Kind.PEOPLE), (pid, name)
 
 
+def test_what_draws_for_a_login_screen_holds_no_gpu_and_what_computes_or_is_contained_does() -> None:
+    """By its user: nobody logs in as one. A container's user of that number is somebody else."""
+    held = {
+        (user, place, computes): may_use_gpu_unseen(
+            Facts(
+                names=("sddm-greeter",), uid=uid, user=user, placement=Placement(container_id=place), slice="user.slice"
+            ),
+            computes=computes,
+        )
+        for user, uid in (("sddm", 120), ("gdm-greeter-1", 61000), ("alice", 1000))
+        for place in (None, "cd" * 32)
+        for computes in (False, True)
+    }
+    assert [key for key, unseen in held.items() if unseen] == [("sddm", None, False)]
+
+
+@pytest.mark.parametrize(
+    "name",
+    ["getty-images", "cri-eval", "dcvseg", "atdnn", "k2s", "fluentd-eval", "mpi-train", "netdata-train", "csh.py"],
+)
+def test_what_only_begins_like_a_name_of_a_list_is_somebodys(name: str) -> None:
+    """In an administrator's unit, as root, and as a person's program in a session."""
+    for uid, unit, own in ((0, "train.service", False), (1000, "session-c1.scope", True)):
+        facts = Facts(
+            names=(name,), uid=uid, user="u", placement=Placement(systemd_unit=unit, own_names=own),
+            slice="user.slice" if own else "system.slice", origin=UnitOrigin.ADMINISTRATOR,
+        )  # fmt: skip
+        assert classify(facts)[0] is Kind.PEOPLE
+
+
 LISTS = {name: value for name, value in vars(known).items() if name.isupper() and isinstance(value, tuple)}
 
 
 def test_the_lists_stay_small() -> None:
     """A name that a package, the pool, who asks or days tell does not come back."""
     assert len({pattern for each in LISTS.values() for pattern in each}) <= MOST_PATTERNS
+
+
+def reasons_of_names(text: str) -> dict[str, str | None]:
+    """Each line of names, and the word with which the comment above it, in the same list, begins."""
+    reason, before, found = None, "", dict[str, str | None]()
+    for line in text.partition("return tuple(text.split())\n")[2].splitlines():
+        is_comment = line.lstrip().startswith("# ")
+        if is_comment and not before.lstrip().startswith("# "):
+            said = re.match(r"# ([A-Z][a-z ]+): ", line.lstrip())
+            reason = said and said[1]
+        elif not is_comment and re.match(r"[A-Z_]+: tuple", line) and not before.startswith("# "):
+            reason = None
+        names = re.sub(r"^[A-Z_]+: tuple\[str, \.\.\.\] = |_words|\*[A-Z_]{2,}|[^a-zA-Z]", "", line)
+        if names and not is_comment:
+            found[line] = reason
+        before = line
+    return found
+
+
+def test_each_group_of_names_says_why_it_stands_there() -> None:
+    """The comment above it begins with the word for one of the reasons, which the module explains."""
+    text, explained = Path(known.__file__).read_text(encoding="utf-8"), known.__doc__ or ""
+    found = reasons_of_names(text)
+    listed = " ".join(found)
+
+    assert [line for line, reason in found.items() if reason not in REASONS] == []
+    assert [pattern for each in LISTS.values() for pattern in each if pattern not in listed] == []
+    assert all(f"- {reason}: " in explained for reason in REASONS)
+    assert None in reasons_of_names(text.replace("# By hand: many plug-ins", "# Many plug-ins")).values()
+    assert None in reasons_of_names(text.replace("# Protects: what they interpret decides.\n", "")).values()
 
 
 @pytest.mark.parametrize("name", LISTS)

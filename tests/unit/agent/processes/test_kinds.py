@@ -308,8 +308,8 @@ def test_only_health_checks_and_the_screen_are_the_machines_own_on_a_gpu(
 
 
 def test_a_program_named_like_a_screens_that_computes_is_somebodys(table: ProcessTable, tmp_path: Path) -> None:
-    """A training run may call itself `sddm-greeter`; only what draws and computes nothing is the screen's."""
-    put_process(tmp_path / "proc", 77, "sddm-greeter", cgroup=TMUX, executable="/home/a/venv/bin/python3.11")
+    """A training run may call itself `sddm-helper`; only what draws and computes nothing is the screen's."""
+    put_process(tmp_path / "proc", 77, "sddm-helper", cgroup=TMUX, executable="/home/a/venv/bin/python3.11")
     drawing, computing = (
         [GpuProcess(pid=77, kind=kind, memory_bytes=None)] for kind in (ProcessKind.GRAPHICS, ProcessKind.COMPUTE)
     )

@@ -137,7 +137,7 @@ def test_what_watch_runs_only_looks_for_its_first_seconds(host: Host, child: str
 @pytest.mark.parametrize("child", ["rsync", "python3", "poll.sh"])
 def test_what_works_under_watch_is_somebodys(host: Host, child: str) -> None:
     """`watch` is a scheduler, too: what copies or computes is work, however short it is."""
-    put_process(host.proc, 70, "watch", tty=34816, arguments=("watch", "uptime; x"), started_seconds=BEGAN - 500.0)
+    put_process(host.proc, 70, "watch", tty=34816, arguments=("watch", "df; x"), started_seconds=BEGAN - 500.0)
     put_process(host.proc, 71, "sh", parent=70, arguments=("sh", "-c", "x"), tty=34816, started_seconds=BEGAN)
     put_process(host.proc, 72, child, parent=71, arguments=(child,), tty=34816, started_seconds=BEGAN)
 
