@@ -14,7 +14,7 @@ from gpuwatch.clouds.permit import Permit
 from gpuwatch.clouds.sending import sending
 from gpuwatch.kubernetes.credentials import own_pod
 from gpuwatch.kubernetes.errors import UNAUTHORIZED, refusal, status_of
-from gpuwatch.kubernetes.kubeconfig import Login, from_kubeconfig, in_cluster
+from gpuwatch.kubernetes.kubeconfig import Login, expand_home, from_kubeconfig, in_cluster
 from gpuwatch.kubernetes.objects import Page
 from gpuwatch.kubernetes.settings import KubernetesSettings
 from gpuwatch.kubernetes.unreadable import decode_whole
@@ -208,7 +208,8 @@ def certificates_of(settings: KubernetesSettings, section: str) -> Watched:
     try:
         paths = _login(settings).files
     except AuthFailedError:
-        paths = () if settings.kubeconfig is None else (Path(settings.kubeconfig).expanduser(),)
+        found = None if settings.kubeconfig is None else expand_home(Path(settings.kubeconfig))
+        paths = () if found is None else (found,)
     return Watched(paths, read)
 
 

@@ -91,11 +91,24 @@ def from_kubeconfig(path: Path, context: str | None = None) -> Login:
         raise AuthFailedError(f"kubernetes.kubeconfig: {path} {wrong}", code="BadKubeconfig") from None
 
 
+def expand_home(path: Path) -> Path | None:
+    """The path with the home that ~ stands for; None: this machine has no such home."""
+    try:
+        return path.expanduser()
+    except RuntimeError:
+        return None
+
+
 class _File:
     """One kubeconfig; relative paths in it are relative to it."""
 
     def __init__(self, path: Path) -> None:
-        self.path = path.expanduser()
+        found = expand_home(path)
+        self.path = found or path
+        if found is None:
+            raise self._wrong(
+                f"leads nowhere: this machine has no home {path.parts[0]}; expected is a path such as /etc/kubeconfig"
+            )
         self.files: list[Path] = [self.path]
         try:
             content = yaml.safe_load(_read_bytes("kubernetes.kubeconfig", self.path))

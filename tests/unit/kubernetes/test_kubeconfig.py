@@ -8,7 +8,9 @@ import pytest
 import yaml
 
 from gpuwatch.clouds.errors import AuthFailedError
+from gpuwatch.kubernetes.client import certificates_of
 from gpuwatch.kubernetes.kubeconfig import Plugin, from_kubeconfig, in_cluster
+from gpuwatch.kubernetes.settings import KubernetesSettings
 
 
 def written(folder: Path, *, cluster: dict[str, Any] | None = None, user: dict[str, Any] | None = None) -> Path:
@@ -89,6 +91,19 @@ def test_a_mistake_is_named(tmp_path: Path, change: dict[str, Any], says: str) -
     with pytest.raises(AuthFailedError, match=r"kubernetes\.kubeconfig") as error:
         from_kubeconfig(path)
     assert says in str(error.value)
+
+
+def test_a_kubeconfig_in_the_home_of_nobody_is_named_with_what_is_expected() -> None:
+    """Whoever asks for the login, and whoever watches its certificates, who has nothing to watch then."""
+    settings = KubernetesSettings(kubeconfig="~nobody-there/config")
+
+    with pytest.raises(AuthFailedError) as error:
+        from_kubeconfig(Path("~nobody-there/config"))
+    assert str(error.value) == (
+        "kubernetes.kubeconfig: ~nobody-there/config leads nowhere: this machine has no home ~nobody-there; "
+        "expected is a path such as /etc/kubeconfig"
+    )
+    assert certificates_of(settings, "kubernetes").paths == ()
 
 
 def test_a_context_that_is_not_there_is_named_with_those_that_are(tmp_path: Path) -> None:
