@@ -37,6 +37,13 @@ def is_missing_part(error: ImportError) -> bool:
 
 # Words that people type for an option with another name.
 _OPTIONS = {"--url": ("--agent", "--prometheus"), "--host": ("--agent",), "--output": ("--json",), "-o": ("--json",)}
+# And for one that a command cannot have: what to do instead.
+_NO_OPTIONS = {
+    ("snooze", "--node"): (
+        "`gpuwatch snooze` keeps the machine on which it runs. "
+        "Run it there, or give the machine the tag gpuwatch:snooze-until=TIME"
+    )
+}
 
 
 def option_hint(error: click.NoSuchOption, typed: Iterable[str]) -> str | None:
@@ -45,6 +52,9 @@ def option_hint(error: click.NoSuchOption, typed: Iterable[str]) -> str | None:
     if re.fullmatch(r"-\d", name):
         given = next((each for each in typed if each.startswith(name)), name)
         return f"{given!r} is below zero, or no option; a number or a duration is written without the -, such as 4h"
+    told = _NO_OPTIONS.get(("" if error.ctx is None else error.ctx.info_name or "", name))
+    if told is not None:
+        return f"No such option {name!r}. {told}."
     known = set() if error.ctx is None else {option for each in error.ctx.command.params for option in each.opts}
     meant = [each for each in _OPTIONS.get(name, ()) if each in known]
     return f"No such option {name!r}. You may want {' or '.join(meant)}." if meant else None

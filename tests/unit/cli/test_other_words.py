@@ -39,6 +39,7 @@ def test_a_command_keeps_its_name() -> None:
         ("stauts", "Did you mean 'status'?"),
         ("status gpu-1", "You may want `gpuwatch explain NODE`."),
         ("pause 2h --reason x", "You may want `gpuwatch pause --for DURATION`."),
+        ("snooze --node gpu-1 4h", "Run it there, or give the machine the tag gpuwatch:snooze-until=TIME."),
     ],
 )
 def test_a_wrong_word_is_answered_by_what_somebody_means(line: str, words: str) -> None:
