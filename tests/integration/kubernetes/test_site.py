@@ -109,6 +109,7 @@ def test_an_idle_node_is_cordoned_drained_and_stopped_and_a_crash_in_between_los
     assert second.wait(15) == 0
 
 
+@pytest.mark.nightly  # test_matrix.py has pods that do not consent, that fit nowhere else, and that may go
 def test_a_pod_that_holds_a_gpu_keeps_its_node_unless_it_consents(
     site: Site, plane: ControlPlane, account: Account
 ) -> None:

@@ -155,7 +155,7 @@ def test_an_interruption_is_known_with_its_deadline(watch: Watch) -> None:
     assert notice.deadline == datetime(2026, 1, 5, 0, 2, 7, tzinfo=UTC)
 
 
-@given(appears=st.floats(0, 600), interval=st.floats(0.5, 5))
+@given(appears=st.floats(0, 120), interval=st.floats(0.5, 5))
 @settings(max_examples=15, deadline=None, suppress_health_check=[HealthCheck.function_scoped_fixture])
 def test_a_notice_is_known_within_five_seconds(tmp_path: Path, appears: float, interval: float) -> None:
     """Whenever it appears between two looks, the next look begins in time and finds it."""
