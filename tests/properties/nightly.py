@@ -24,7 +24,7 @@ PARTS += [("test_properties_launch", seed) for seed in (1, 2)]
 PARTS += [("test_properties_clouds", seed) for seed in (1, 2, 3, 4)]
 PARTS += [("test_learned_notices", seed) for seed in (1, 2)]
 # Of each other kind of life, and of the ledger and the learned wait, what `make test` plays a dozen of.
-FEATURES = ("back_to_spot", "gpu_pools", "interruptions", "offers", "spot_market")
+FEATURES = ("gpu_pools", "market")
 PARTS += [(f"test_properties_{feature}", 1) for feature in FEATURES]
 PARTS += [(f"test_{kind}_lives", 1) for kind in ("cluster", "sick", "workload")]
 PARTS += [(f"test_{name}", 1) for name in ("groups_without_stock", "ledger_sequences", "learned_wait_bound")]

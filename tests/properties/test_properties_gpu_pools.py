@@ -14,7 +14,9 @@ from hypothesis.stateful import initialize, invariant, rule
 
 from gpuwatch import guard
 from gpuwatch.guard import Limits, Rulebook
+from gpuwatch.model.activity import State
 from gpuwatch.model.decision import INTERRUPTIBLE_TAG, Review, Verb
+from gpuwatch.model.fleet import CapacityType
 from gpuwatch.model.measurement import OffersPast
 from gpuwatch.policies.schedule import Window
 from gpuwatch.policies.spot.mix import MixRules
@@ -58,8 +60,16 @@ class GpuPools(MarketLife):
             offers=MIXED, capacity=mix, max_gpus=most, max_nodes=machines, surge_nodes=replaced, warm_up=120.0
         )
         market = SpotMarket(clock=self.desk.clock, tags={INTERRUPTIBLE_TAG: "true"} if tagged else {}, offers=MIXED)
-        self.opened(market, tagged=tagged)
+        self.tagged = tagged
+        self.opened(market)
         self.the_wish_changes(most // 2)
+
+    def before_a_stop(self, node_id: str) -> None:
+        """G2: no machine that works goes without both consents, nor one on spot."""
+        node = self.market.nodes_[node_id]
+        if node.activity.state is not State.IDLE:
+            assert self.tagged, "G2: a machine that works went without consent"
+            assert node.capacity_type is CapacityType.ON_DEMAND, "G2: a spot machine that works was given back"
 
     @rule(count=st.integers(0, 24))
     def the_wish_changes(self, count: int) -> None:
