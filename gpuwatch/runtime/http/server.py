@@ -23,7 +23,7 @@ from typing import Any
 
 from gpuwatch.runtime.clock import Clock
 from gpuwatch.runtime.http.access import client_of, is_known, is_loopback
-from gpuwatch.runtime.http.connections import FULL, ConnectionLimiter, cut
+from gpuwatch.runtime.http.connections import FULL, GREEDY, ConnectionLimiter, cut
 from gpuwatch.runtime.http.request import (
     PROBES,
     TEXT,
@@ -105,16 +105,15 @@ class HttpServer(ThreadingMixIn, TCPServer):
         self.queries = dict(queries or {})
         self.timeout_seconds = timeout_seconds
         self.clock = clock
-        self.door = door
+        self.door, self._turns = door, _TURNS
         self.app = app
         self.methods = _METHODS if app is None else _APP_METHODS
         self.places = ConnectionLimiter(
             most=max_connections, most_of_one=door.max_per_client, timeout_seconds=timeout_seconds, clock=clock
         )
         name = host.encode() if host.isascii() else host  # for a text Python loads its tables of all scripts
-        family, kind, _, _, address = socket.getaddrinfo(name, port, type=socket.SOCK_STREAM, flags=socket.AI_PASSIVE)[
-            0
-        ]
+        found = socket.getaddrinfo(name, port, type=socket.SOCK_STREAM, flags=socket.AI_PASSIVE)
+        family, kind, _, _, address = found[0]
         self.address_family, self.socket_type = family, kind
         super().__init__((str(address[0]), int(address[1])), _Handler)
 
@@ -141,11 +140,13 @@ class HttpServer(ThreadingMixIn, TCPServer):
         """Take a connection if there is room, else turn it away without waiting for it."""
         client, plain = client_of(client_address[0]), self.door.secure is None
         refusal = self.places.take(request, client, plain=plain)
-        for _ in range(_TURNS):
+        for _ in range(self._turns):
             if refusal is not FULL:
                 break
             self.clock.sleep(_TURN_SECONDS)  # those who are at work, or came just now, have a turn
             refusal = self.places.take(request, client, plain=plain)
+        if refusal is not GREEDY:  # nobody is accepted meanwhile: of a crowd only the first waits in vain
+            self._turns = 0 if refusal is FULL else _TURNS
         if refusal is not None:
             with contextlib.suppress(OSError):
                 request.setblocking(False)  # noqa: FBT003  the socket's own signature

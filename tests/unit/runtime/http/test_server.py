@@ -55,6 +55,18 @@ def work() -> Iterator[Work]:
     made.done.set()
 
 
+@dataclass(slots=True)
+class CountingClock(SystemClock):
+    """Counts how often somebody waits."""
+
+    waits: int = 0
+
+    def sleep(self, seconds: float) -> None:
+        """Wait."""
+        self.waits += 1
+        SystemClock.sleep(self, seconds)
+
+
 @contextmanager
 def serving(work: Work, timeout_seconds: float) -> Iterator[HttpServer]:
     """A server with three routes and few slots."""
@@ -62,7 +74,7 @@ def serving(work: Work, timeout_seconds: float) -> Iterator[HttpServer]:
         "127.0.0.1",
         0,
         {"/page": page, "/broken": broken, "/work": work.route},
-        clock=SystemClock(),
+        clock=CountingClock(),
         max_connections=SLOTS,
         timeout_seconds=timeout_seconds,
         door=ServerAuth(max_per_client=PER_CLIENT),
@@ -216,6 +228,35 @@ def test_beyond_the_cap_there_is_503_at_once(patient: HttpServer, work: Work) ->
     assert status == HTTPStatus.SERVICE_UNAVAILABLE
     assert answer.startswith(b"HTTP/1.1 503 ")
     assert served == [b"HTTP/1.1 200"] * SLOTS, "who was worked for is answered"
+
+
+def test_one_of_a_crowd_waits_for_a_place_and_not_each_in_turn(patient: HttpServer, work: Work) -> None:
+    """Who finds every place at work after another has waited in vain is turned away at once, until a place is had."""
+    clock = patient.clock
+    assert isinstance(clock, CountingClock)
+    request = b"GET /work HTTP/1.0\r\n\r\n"
+
+    def crowd() -> list[int]:
+        holding = [silent(patient, request, f"127.0.0.{10 + place}") for place in range(SLOTS)]
+        assert all(work.begun.acquire(timeout=10) for _ in holding)
+        waits = []
+        for _ in range(3):
+            before = clock.waits
+            assert ask(patient, "/page")[0] == HTTPStatus.SERVICE_UNAVAILABLE
+            waits.append(clock.waits - before)
+        work.done.set()
+        for connection in holding:
+            assert connection.recv(12) == b"HTTP/1.1 200"
+            connection.close()
+        return waits
+
+    first = crowd()
+    eventually(lambda: not patient.places.taken)
+    work.done.clear()
+    second = crowd()
+
+    assert [waits > 0 for waits in first] == [True, False, False]
+    assert [waits > 0 for waits in second] == [True, False, False]
 
 
 def test_whoever_waits_longest_makes_room(patient: HttpServer) -> None:
