@@ -1,17 +1,22 @@
 """Who takes part in a life: processes, and the TCP sockets that they have."""
 
 from dataclasses import dataclass, field
+from zlib import crc32
 
 from tests.lives.rates import Rate
 
 FULL_DAY_SECONDS = 86400.0
+_SELDOM = 5
 UPTIME_SECONDS = 3 * 86400.0 + 60.0  # of the host, as its life begins
 SHELLS = ("bash", "sh", "dash", "zsh", "fish")
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Socket:
-    """A TCP socket of a process: `peer` None listens. `begin` and `end` are moments of the life."""
+    """A TCP socket of a process: `peer` None listens. `begin` and `end` are moments of the life.
+
+    `seldom`: of what comes again and again only one in five, drawn by chance, and the same each time.
+    """
 
     local: str
     peer: str | None = None
@@ -19,6 +24,7 @@ class Socket:
     end: float = FULL_DAY_SECONDS * 10
     every: float | None = None
     length: float | None = None
+    seldom: bool = False
 
     def open_at(self, moment: float) -> bool:
         """Whether it is there at a moment."""
@@ -26,16 +32,21 @@ class Socket:
             return False
         if self.every is None or self.length is None:
             return True
-        return (moment - self.begin) % self.every < self.length
+        turn, since = divmod(moment - self.begin, self.every)
+        return since < self.length and self._comes(int(turn))
 
     def changes(self, until: float) -> tuple[float, ...]:
         """When it opens and closes."""
         found = [self.begin, self.end]
         if self.every is not None and self.length is not None:
-            turns = range(int(max(0.0, min(until, self.end) - self.begin) / self.every) + 1)
+            last = int(max(0.0, min(until, self.end) - self.begin) / self.every)
+            turns = [turn for turn in range(last + 1) if self._comes(turn)]
             found += [self.begin + self.every * turn for turn in turns]
             found += [self.begin + self.every * turn + self.length for turn in turns]
         return tuple(found)
+
+    def _comes(self, turn: int) -> bool:
+        return not self.seldom or crc32(f"{self.peer} {turn}".encode()) % _SELDOM == 0
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)

@@ -81,7 +81,7 @@ PROCESS = {
     "util": "a rate: how much it uses them",
     "listed": "`false`: not in the driver's list",
     "listens": 'sockets: `"0.0.0.0:8888"`',
-    "connected": 'sockets: `"LOCAL PEER [from D] [to D] [every D for D]"`',
+    "connected": 'sockets: `"LOCAL PEER [from D] [to D] [every D for D]"`; `chance D` for `every D`: one turn in five',
     "own_network": "containers have a network of their own unless `false`",
     "note": "for readers",
 }

@@ -107,7 +107,7 @@ def _moved(process: Process, each: Socket, moment: float) -> tuple[int, int]:
     """Bytes out and in since the connection was made."""
     member, begin = process.member, max(each.begin, process.begin)
     if each.every is not None:
-        begin += (moment - each.begin) // each.every * each.every
+        begin = each.begin + (moment - each.begin) // each.every * each.every
     return round(member.actor.send.total(begin, moment)), round(member.actor.net.total(begin, moment))
 
 

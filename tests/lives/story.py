@@ -301,11 +301,12 @@ def _while_there(actor: Actor, once: float | None = None) -> Rate:
 
 
 def connection_of(told: object) -> Socket:
-    """`LOCAL PEER [from D] [to D] [every D for D]`; `LOCAL` alone listens."""
+    """`LOCAL PEER [from D] [to D] [every D for D]`; `LOCAL` alone listens. `chance` for `every`: one turn in five."""
     local, *words = str(told).split()
     peer = words.pop(0) if words else None
     terms = dict(zip(words[::2], map(duration, words[1::2]), strict=True))
-    socket = Socket(local=local, peer=peer, every=terms.get("every"), length=terms.get("for"))
+    every, seldom = terms.get("every", terms.get("chance")), "chance" in terms
+    socket = Socket(local=local, peer=peer, every=every, length=terms.get("for"), seldom=seldom)
     return replace(socket, begin=terms.get("from", socket.begin), end=terms.get("to", socket.end))
 
 

@@ -15,12 +15,15 @@ by who asks it. Rules, all of them, by port; a machine counts once, however ofte
    not ask: a relay passes on what others bring (a gateway of logs or traces).
 
 What counted is remembered for an hour, so that machines which come each half hour are several.
+
+`Uneven` is of people's servers: what asks for little, and often, is a probe or an application. Only a probe is even.
 """
 
 from collections import Counter, deque
 from collections.abc import Collection, Iterable, Mapping
 from dataclasses import dataclass, field
 from ipaddress import ip_address
+from math import sqrt
 
 from gpuwatch.agent.evidence.sock_diag import Sock
 
@@ -39,6 +42,8 @@ _BROUGHT_BYTES, _BROUGHT_TIMES = 200, 2  # an agent reports; a request for a pag
 SCANNED_PORTS = 4
 _AWAY_SECONDS = 900.0
 _TURNS, _TURNS_SECONDS = 3, 600.0
+_HALF_HOUR_SECONDS, _HALF_HOURS, _FEWEST_HALF_HOURS = 1800.0, 24, 12
+_UNEVEN, _UNEVEN_TIMES = 1.5, 0.5  # visits, and times the root of their number
 _MOST = 4096  # connections and machines: a server that has more is in use anyhow
 
 
@@ -110,8 +115,8 @@ class _Contact:
 
 
 @dataclass(slots=True, kw_only=True)
-class _Page:
-    """What readers got of one port: in the last minute, in this window of ten, and in those before."""
+class Page:
+    """What was moved by one port: in the last minute, in this window of ten, and in those before."""
 
     begin: float
     minute: deque[tuple[float, int]] = field(default_factory=deque)
@@ -123,14 +128,18 @@ class _Page:
         self.minute.append((at, grown))
         while at - self.minute[0][0] >= LASTING_SECONDS:
             self.minute.popleft()
+        read = sum(each for _, each in self.minute)
+        return self.stands_out(grown, at) or read > READ_BYTES_PER_SECOND * LASTING_SECONDS
+
+    def stands_out(self, grown: int, at: float) -> bool:
+        """Whether this window has moved more than those before, with so many bytes since the look before."""
         if at - self.begin >= _WINDOW_SECONDS:
             self.windows.append(self.window)
             self.begin, self.window = at, 0
         self.window += grown
         known = len(self.windows) >= _FEWEST_WINDOWS
         most = max(_STANDS_OUT_BYTES, _STANDS_OUT_TIMES * max(self.windows, default=0))
-        read = sum(each for _, each in self.minute)
-        return (known and self.window > most) or read > READ_BYTES_PER_SECOND * LASTING_SECONDS
+        return known and self.window > most
 
 
 class Askers:
@@ -143,7 +152,7 @@ class Askers:
         self._seen: dict[Ask, float] = {}
         self._users: dict[Ask, float] = {}
         self._reports: dict[Ask, list[float]] = {}
-        self._pages: dict[int, _Page] = {}
+        self._pages: dict[int, Page] = {}
         self._elsewhere: dict[Ask, float] = {}  # others that this machine asks
 
     def look_at(
@@ -225,7 +234,7 @@ class Askers:
         self._pages = {port: page for port, page in self._pages.items() if port in readers}
         read = set[int]()
         for port in by_port.keys() | self._pages.keys():
-            page = self._pages.setdefault(port, _Page(begin=at))
+            page = self._pages.setdefault(port, Page(begin=at))
             mine = by_port.get(port, [])
             if not page.is_used(sum(grown[cookie] for cookie in mine), at):
                 read.update(mine)
@@ -294,6 +303,48 @@ class Arrivals:
             ports=frozenset(ask.words for ask, hour in came.items() if hour),
             used=frozenset(ask.words for ask in came if ip_address(ask.peer).is_private),
         )
+
+
+class Uneven:
+    """Whether a machine of a private network comes again and again, and not as evenly as a health check.
+
+    By how often it came in each half hour of the last twelve hours in which it did. Where a clock asks, three fifths
+    of these are alike: they differ by one visit, or by half of the root of their number. By chance half of them are.
+    """
+
+    def __init__(self) -> None:
+        """Nobody has come yet."""
+        self._known: frozenset[int] | None = None  # connections of the look before, by cookie
+        self._begin: float | None = None
+        self._now = Counter[Ask]()
+        self._before: dict[Ask, deque[int]] = {}
+        self._found = frozenset[str]()
+
+    def take(self, clients: Iterable[Sock], at: float) -> frozenset[str]:
+        """What is asked unevenly, as `Ask.words`, with the connections that others have made up to now."""
+        there = {each.cookie: Ask(peer=each.remote[0], port=each.local[1]) for each in clients}
+        known, self._known = self._known, frozenset(there)
+        if known is None or self._begin is None:
+            self._begin = at
+            return self._found
+        new = (ask for cookie, ask in there.items() if cookie not in known)
+        self._now.update(ask for ask in new if ask in self._now or len(self._now) < _MOST)
+        if at - self._begin >= _HALF_HOUR_SECONDS:
+            asks = {ask for ask in (*self._before, *self._now) if ip_address(ask.peer).is_private}
+            for ask in asks:
+                self._before.setdefault(ask, deque(maxlen=_HALF_HOURS)).append(self._now[ask])
+            self._before = {ask: counts for ask, counts in self._before.items() if any(counts)}
+            self._found = frozenset(ask.words for ask, counts in self._before.items() if _is_uneven(counts))
+            passed = (at - self._begin) // _HALF_HOUR_SECONDS
+            self._begin, self._now = self._begin + passed * _HALF_HOUR_SECONDS, Counter()
+        return self._found
+
+
+def _is_uneven(counts: Iterable[int]) -> bool:
+    came = [each for each in counts if each]
+    middles = {each + more for each in came for more in (0, 1)}
+    alike = [sum(abs(each - one) < max(_UNEVEN, _UNEVEN_TIMES * sqrt(one)) for each in came) for one in middles]
+    return len(came) >= _FEWEST_HALF_HOURS and 5 * max(alike, default=0) < 3 * len(came)
 
 
 def _add_near(near: dict[int, set[bytes]], ask: Ask) -> None:

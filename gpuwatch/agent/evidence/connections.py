@@ -14,13 +14,14 @@ A server without a program of people (the kernel's for files and disks, a packag
   several do.
 - A machine of a private network that comes to one of all these, or to a program of people, in a container too, makes
   the node busy for a look: it has not asked for a quarter of an hour. To others of the machine's own it must bring more
-  than it takes; that occupies the node for four hours, too.
+  than it takes; that occupies the node for four hours, too. One that comes to people's programs more often does, if
+  less evenly than a health check (`Uneven`).
 
 What the machine's own programs ask elsewhere says nothing. Only a package's that collects counts: it gets more than it
 sends, and others may connect to it.
 
 Use of a server may be too little for the limit. So a minute that stands out from what its connections move by
-themselves is busy, too (`hum`). So is an SSH session through which somebody reaches another machine.
+themselves is busy, too (`hum`). So is what comes through this machine: `tunnels`.
 """
 
 from collections.abc import Callable, Collection, Mapping, Sequence
@@ -37,6 +38,7 @@ from gpuwatch.agent.evidence.askers import (
     Ask,
     Asked,
     Askers,
+    Uneven,
 )
 from gpuwatch.agent.evidence.base import Moment, Roots, UnseenError, make_finding, several
 from gpuwatch.agent.evidence.datagrams import Datagrams
@@ -46,6 +48,7 @@ from gpuwatch.agent.evidence.rate import Hum, Rate
 from gpuwatch.agent.evidence.settings import ConnectionSettings
 from gpuwatch.agent.evidence.sock_diag import Ended, Grown, Sock, Sockets, read_sockets
 from gpuwatch.agent.evidence.socket_owners import KERNEL_SERVERS, Holders, SocketOwners, kernel_server, ports_of
+from gpuwatch.agent.evidence.tunnels import Tunnels, asks_of, is_onward, onward
 from gpuwatch.agent.processes.kinds import PACKAGED, is_there_to_be_read, lets_people_in
 from gpuwatch.agent.processes.pool import COMMON
 from gpuwatch.agent.processes.process import Kind, Process, ProcessView, owner_of
@@ -54,12 +57,11 @@ from gpuwatch.model.duration import format_duration
 from gpuwatch.model.readable import how_many
 from gpuwatch.runtime.printable import legible
 
-_SPAN_SECONDS = 60.0
+_SPAN_SECONDS, _SERVED_SECONDS = 60.0, 4 * 3600.0
 _SETTING = "agent.evidence.connections.busy_bytes_per_second"
 _SWITCH = "agent.evidence.connections.enabled"
 _COLLECTED_TIMES = 2
 _HOST = "the host's own network"  # beside the names of namespaces
-_SERVED_SECONDS = 4 * 3600.0
 
 
 class Connections:
@@ -103,7 +105,7 @@ class Connections:
         self._quiet_ports = quiet_ports
         self._quiet_spaces = quiet_spaces
         self._on_listeners = on_listeners
-        self._arrivals, self._on_asked = Arrivals(), on_asked
+        self._arrivals, self._uneven, self._tunnels, self._on_asked = Arrivals(), Uneven(), Tunnels(), on_asked
         self._first_use = FirstUse()
         self._awaited: Awaited | None = None
         self._read: dict[str, int] = {}  # what monitoring moved there, by namespace
@@ -120,7 +122,8 @@ class Connections:
             self._grown.forget()
             raise
         open_ones = [each for each in found.listeners if not each.is_local]
-        holders = self._owners.whose((*found.leaving, *open_ones), view, now.monotonic_seconds)
+        holders = self._owners.whose((*found.leaving, *found.listeners), view, now.monotonic_seconds)
+        within = self._tunnels.used_ports(found, holders, now.monotonic_seconds)
         self._on_listeners(ports_of(open_ones, holders))
         self._awaited = self._first_use.find_awaited(open_ones, holders, view, now.monotonic_seconds)
         asked = self._look_at_askers(found, holders, now)
@@ -144,12 +147,12 @@ class Connections:
             for group in (found.leaving, theirs)
         )
         inside = asks_inside(self._roots, containers, self._namespaces)
-        asks |= asked.reporting | self.datagrams.asking | inside
+        asks |= asked.reporting | self.datagrams.asking | inside | asks_of(onward(found, holders))
         came = self._arrivals.take(asks, now.monotonic_seconds, clients - asked.young)
         if self.askers.get_reports(came.used):
             self._served = now.monotonic_seconds, WorkOwner(), 1
-        if came.ports:
-            self._on_asked(came.ports, now.at)
+        if came.ports | within:
+            self._on_asked(came.ports | within, now.at)
         self._moved += sum(grown.get(each.cookie, 0) for each in theirs)
         counted = {_HOST: self._moved} | self._used_by(containers, now.monotonic_seconds)
         self._namespaces = containers
@@ -160,8 +163,18 @@ class Connections:
         if judged.says is State.BUSY:
             return (replace(judged, note=self._busy_note(found, theirs), owner=self._most, setting=_SETTING),)
         used = self._several(asked) or self._several(udp, " by UDP") or self._use(found, theirs, holders, grown, now)
-        if used is None and came.used:
-            used = self._busy(f"another machine has come to {', '.join(sorted(came.used))} here", WorkOwner(), 1)
+        # Where no ends are known, what is seen of a health check is chance.
+        accepted = [each for each in theirs if found.is_accepted(each)] if self._ended.are_known else []
+        uneven = self._uneven.take(accepted, now.monotonic_seconds)
+        through = set(filter(is_onward, came.used))
+        for ports, words in (
+            (came.used - through, "another machine has come to {} here"),
+            (uneven, "machines come again and again to {} here"),
+            (within, "{} here is asked over loopback for more than before"),
+            (through, "somebody reaches another machine through SSH here"),
+        ):
+            if used is None and ports:
+                used = self._busy(words.format(", ".join(sorted(ports))), WorkOwner(), 1)
         if judged.says is State.IDLE:
             return (used or self._silent(judged, found, theirs, holders, now),)
         return (judged,)
@@ -219,8 +232,8 @@ class Connections:
         self._since = {each.cookie: self._since.get(each.cookie, at) for each in clients}
         lasting = [each for each in clients if at - self._since[each.cookie] >= LASTING_SECONDS]
         stands_out = self._hum.stands_out(sum(grown.get(each.cookie, 0) for each in lasting), at)
-        onward = [each for each in found.leaving if not found.is_accepted(each) and _of_ssh(holders.get(each.cookie))]
-        self._carried_moved += sum(grown.get(each.cookie, 0) for each in onward)
+        passed = onward(found, holders)
+        self._carried_moved += sum(grown.get(each.cookie, 0) for each in passed)
         carried = self._carried.judge(self, {_HOST: self._carried_moved}, now)
         mounted = [each for each in clients if kernel_server(each.local[1], now.processes) is not None]
         if mounted:
@@ -230,9 +243,9 @@ class Connections:
             most = max(lasting, key=lambda each: grown.get(each.cookie, 0))
             note = f"serves {how_many(len(clients), 'client')}, which asked for more than usual"
             return self._busy(note, _owner(most, holders[most.cookie].processes), len(clients))
-        if carried.says is State.BUSY and onward:
-            owner = _owner(onward[0], holders[onward[0].cookie].processes)
-            return self._busy("somebody reaches another machine through SSH here", owner, len(onward))
+        if carried.says is State.BUSY and passed:
+            owner = _owner(passed[0], holders[passed[0].cookie].processes)
+            return self._busy("somebody reaches another machine through SSH here", owner, len(passed))
         return None
 
     def _busy(self, note: str, owner: WorkOwner, connections: int) -> Evidence:
@@ -319,28 +332,15 @@ class Connections:
 
     def _serves(self, serving: Sequence[Sock], holders: Mapping[int, Holders]) -> Evidence:
         """How much they move is not known, and somebody elsewhere has asked for them."""
-        return make_finding(
-            self,
-            State.BUSY,
-            f"serves {how_many(len(serving), 'client')}; how much they move is not known",
-            observed=len(serving),
-            limit=1,
-            unit="clients",
-            owner=_owner(serving[0], holders[serving[0].cookie].processes),
-        )
+        owner = _owner(serving[0], holders[serving[0].cookie].processes)
+        note = f"serves {how_many(len(serving), 'client')}; how much they move is not known"
+        return self._busy(note, owner, len(serving))
 
 
 def _is_peoples(each: Sock, holders: Mapping[int, Holders], view: ProcessView | None) -> bool:
     """People's; or of a server that serves people elsewhere: a package's that no list names, or one of the kernel's."""
     held = holders[each.cookie]
     return held.kind is Kind.PEOPLE or _is_packaged(held) or kernel_server(each.local[1], view) is not None
-
-
-def _of_ssh(held: Holders | None) -> bool:
-    """Whether a login's SSH daemon holds it: what it forwards for somebody."""
-    if held is None or held.kind is not Kind.SESSION:
-        return False
-    return any(process.name.startswith("sshd") for process in held.processes)
 
 
 def _is_packaged(held: Holders) -> bool:

@@ -30,6 +30,7 @@ from gpuwatch.agent.evidence.files import ENDED
 from gpuwatch.agent.evidence.habits_file import HabitsFile
 from gpuwatch.agent.evidence.past import Past
 from gpuwatch.agent.evidence.scheduled.planned import Planned
+from gpuwatch.agent.evidence.tunnels import is_onward
 from gpuwatch.agent.processes import kinds
 from gpuwatch.agent.processes.process import Kind, Process, ProcessView, from_cron
 from gpuwatch.agent.processes.programs import read_beginning
@@ -237,7 +238,7 @@ class Habits:
             for uid, _, words in (each.key.partition(" "),)
         ] + [
             Planned(
-                what=f"what other machines ask of {port} here, as at that hour of the last two days,",
+                what=f"what {_asked_words(port)} here, as at that hour of the last two days,",
                 user=None,
                 due=datetime.fromtimestamp(at, UTC),
                 period_seconds=DAY_SECONDS,
@@ -308,6 +309,10 @@ class Habits:
         alive = {(each.pid, each.started_ticks) for each in view.processes.values()}
         self._measured = {key: each for key, each in self._measured.items() if key in alive}
         self._keys = {known: key for known, key in self._keys.items() if known[:2] in alive and key is not None}
+
+
+def _asked_words(port: str) -> str:
+    return "somebody reaches through SSH" if is_onward(port) else f"other machines ask of {port}"
 
 
 def words_of(processes: Collection[Process]) -> str | None:

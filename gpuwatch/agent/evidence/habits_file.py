@@ -17,7 +17,7 @@ _LOG = logging.getLogger(__name__)
 _LARGEST_FILE = 1 << 20
 _LATEST = 1e11  # in seconds since 1970
 _MOST_CORES, _MOST_BYTES_PER_SECOND = 4096.0, 1e12  # that a sound file may say
-_PORT = re.compile(r"(?:tcp|udp) \d{1,5}", re.ASCII)
+_PORT = re.compile(r"(?:tcp|udp|ssh) \d{1,5}", re.ASCII)
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)

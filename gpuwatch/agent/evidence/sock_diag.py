@@ -85,13 +85,15 @@ class Sock:
 class Sockets:
     """The connections that leave this host, and the ports on which programs listen; `bytes_known` as in `Sock`.
 
-    `listeners` are the sockets on which they do.
+    `listeners` are the sockets on which they do. `inner` are connections of this host with itself, at the end that was
+    asked.
     """
 
     leaving: tuple[Sock, ...]
     listening: frozenset[int]
     bytes_known: bool
     listeners: tuple[Sock, ...] = ()
+    inner: tuple[Sock, ...] = ()
 
     def is_accepted(self, each: Sock) -> bool:
         """Whether the other end has asked for the connection."""
@@ -131,6 +133,11 @@ class Ended:
         self._roots = roots
         self._told: socket.socket | None = None
         self._pause = 0
+
+    @property
+    def are_known(self) -> bool:
+        """Whether the kernel shows them now."""
+        return self._told is not None
 
     def __del__(self) -> None:
         """Nobody hears any more."""
@@ -215,11 +222,17 @@ def read_sockets(roots: Roots) -> Sockets:
     known = found is not None
     rows = _from_tables(roots) if found is None else found
     addresses = {row.local[0] for _, row in rows}
+    listening = frozenset(row.local[1] for state, row in rows if state == _STATE_LISTEN)
+    leaving, inner = list[Sock](), list[Sock]()
+    for row in (row for state, row in rows if state == _STATE_ESTABLISHED):
+        if row.leaves and row.remote[0] not in addresses:
+            leaving.append(row)
+        elif row.local[1] in listening:
+            inner.append(row)
     return Sockets(
-        leaving=tuple(
-            row for state, row in rows if state == _STATE_ESTABLISHED and row.leaves and row.remote[0] not in addresses
-        ),
-        listening=frozenset(row.local[1] for state, row in rows if state == _STATE_LISTEN),
+        leaving=tuple(leaving),
+        inner=tuple(inner),
+        listening=listening,
         bytes_known=known,
         listeners=tuple(row for state, row in rows if state == _STATE_LISTEN),
     )

@@ -3,13 +3,14 @@
 from collections.abc import Collection, Iterable
 from dataclasses import dataclass
 from ipaddress import IPv4Address, IPv6Address, ip_address
+from random import Random
 
 import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from gpuwatch.agent.evidence import askers
-from gpuwatch.agent.evidence.askers import Arrivals, Ask, Asked, Askers, Came
+from gpuwatch.agent.evidence.askers import Arrivals, Ask, Asked, Askers, Came, Uneven
 from gpuwatch.agent.evidence.sock_diag import Sock
 
 HERE, PORT = b"\x0a\0\0\x05", 6443
@@ -253,3 +254,43 @@ def test_a_scanner_asks_many_ports_and_needs_none() -> None:
     scanned = {Ask(peer=b"\x0a\0\0\x63", port=port) for port in (22, 80, 445, 5432)}
     one = Ask(peer=b"\x0a\0\x09\x1f", port=445, protocol="udp")
     assert arrived((0.0, set()), (10.0, scanned | {one}), (100.0, set())) == ["udp 445"]
+
+
+def visits(moments: Iterable[float], hours: float, *, network: int = 10) -> frozenset[str]:
+    """What is ever asked unevenly, where a machine comes at these moments, for connections that are over at a look."""
+    uneven, said, left = Uneven(), set[str](), sorted(moments)
+    for number in range(int(hours * 3600 / LOOK_SECONDS)):
+        now, came = number * LOOK_SECONDS, list[Sock]()
+        while left and left[0] <= now:
+            remote = (bytes((network, 0, 0, 9)), 40000)
+            came.append(Sock(cookie=len(left), inode=1, uid=0, local=(HERE, 8000), remote=remote))
+            left.pop(0)
+        said |= uneven.take(came, now)
+    return frozenset(said)
+
+
+@settings(max_examples=12, deadline=None)
+@given(
+    periods=st.lists(st.floats(10, 1800), min_size=1, max_size=2),
+    gap=st.floats(0, 3600),
+    begin=st.floats(0, 7200),
+    ends=st.floats(7, 16),
+)
+def test_a_health_check_is_even(periods: list[float], gap: float, begin: float, ends: float) -> None:
+    """Of any period, two behind one address, begun and ended at any time, and with a gap: it is no use."""
+    until = ends * 3600.0
+    moments = [begin + turn * period for period in periods for turn in range(int((until - begin) / period))]
+
+    assert not visits([each for each in moments if not 10_000 < each < 10_000 + gap], 24)
+
+
+@pytest.mark.parametrize("per_hour", [24, 40, 200])
+def test_an_application_is_not_even(per_hour: int) -> None:
+    """People and programs come by chance, also so often that no quarter of an hour passes without them."""
+    draw, at, moments = Random(per_hour), 0.0, list[float]()
+    while at < 16 * 3600.0:
+        at += draw.expovariate(per_hour / 3600.0)
+        moments.append(at)
+
+    assert visits(moments, 16) == {"tcp 8000"}
+    assert not visits(moments, 16, network=9)  # of no private network: bots
