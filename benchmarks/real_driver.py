@@ -20,8 +20,8 @@ from benchmarks.agent import beside_floors, beside_peer
 from benchmarks.contest import contest
 from benchmarks.exporters import Exporter, GpuwatchAgent, NvitopExporter
 from benchmarks.figures import Figure
-from gpuwatch.agent.devices.nvml import NvmlSource
 from gpuwatch.agent.devices.nvml.buffers import ENTRY, FIELDS
+from gpuwatch.agent.devices.nvml.source import NvmlSource
 from gpuwatch.runtime.clock import SystemClock
 
 _CYCLES = 60

@@ -41,7 +41,7 @@ def _run() -> int:
 
         share_methods()
         if name == "probe":  # the agent does it when the judge of its settings is at work
-            load_without_more()
+            load_without_more("msgspec")
         return int(importlib.import_module(_LEAN[name]).main(arguments[1:]))
     from gpuwatch.cli.main import main as operators  # noqa: PLC0415  likewise
 

@@ -12,7 +12,7 @@ import pytest
 from hypothesis import HealthCheck, settings
 
 from gpuwatch.agent.devices import pid_namespace
-from gpuwatch.agent.devices.nvml import NvmlSource
+from gpuwatch.agent.devices.nvml.source import NvmlSource
 from gpuwatch.model.currency import DOLLARS, show_in
 from gpuwatch.money.accounting.scope import count_in
 from gpuwatch.runtime.clock import ManualClock

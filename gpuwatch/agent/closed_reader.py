@@ -31,7 +31,7 @@ _RIGHTS = (DAC_READ_SEARCH, SYS_PTRACE)
 class _Line:
     """A line to the reader: any thread may ask, one at a time."""
 
-    def __init__(self, line: socket.socket) -> None:
+    def __init__(self, line: "socket.socket") -> None:
         """`line` leads to the reader."""
         self._line = line
         self._lock = threading.Lock()
@@ -177,7 +177,7 @@ def before_exec() -> None:
             capabilities.pass_on({SYSLOG} if handed else {SYSLOG, *_RIGHTS})
 
 
-def _start_reader(rights: list[int]) -> dict[int, socket.socket]:
+def _start_reader(rights: list[int]) -> "dict[int, socket.socket]":
     """A program of its own with these rights, and a line for each; none: there is no room, and the agent keeps them."""
     if not rights:
         return {}

@@ -104,7 +104,7 @@ def _bind_itself(right: int) -> bool:
     return True
 
 
-def _answer(line: socket.socket, parts: list[bytes], folders: list[str]) -> None:
+def _answer(line: "socket.socket", parts: list[bytes], folders: list[str]) -> None:
     number, kind, path = parts[0], parts[1].decode(), os.fsdecode(parts[2])
     try:
         if kind == TERMINAL:
@@ -121,7 +121,7 @@ def _answer(line: socket.socket, parts: list[bytes], folders: list[str]) -> None
         os.close(opened)
 
 
-def _answer_look(line: socket.socket, parts: list[bytes], *, bound: bool) -> None:
+def _answer_look(line: "socket.socket", parts: list[bytes], *, bound: bool) -> None:
     """Nothing unless it is bound: it could write into others' memory."""
     number, _, path = parts
     found = LOOKS.fullmatch(path)

@@ -63,6 +63,7 @@ def main(argv: Sequence[str]) -> int:
     preforked = _prefork()
     try:
         # All that the thread needs is loaded before it starts: two threads that import may wait for each other.
+        load_without_more("annotated_types")  # for settings, of which a probe has none
         import gpuwatch.agent.probe.supervisor  # noqa: F401, PLC0415
 
         judging = _Judging(judge, preforked)
@@ -83,7 +84,7 @@ def main(argv: Sequence[str]) -> int:
 
 def _prefork() -> "PreforkedProbe | None":
     """The first probe, as a fork of this process that has loaded what both need; None: it could not be forked."""
-    load_without_more()
+    load_without_more("msgspec")
     from gpuwatch.agent.probe.main import main as probe  # noqa: PLC0415  loaded while the settings are judged
     from gpuwatch.agent.probe.preforked import PreforkedProbe  # noqa: PLC0415  as above
 
@@ -94,8 +95,11 @@ def _prefork() -> "PreforkedProbe | None":
 
 
 def _load_nvml() -> None:
-    """What the probe of an NVIDIA GPU needs, and the agent never does: 1.7 MiB of it."""
-    import gpuwatch.agent.devices.nvml  # noqa: F401, PLC0415  in the probe alone
+    """What the probe of an NVIDIA GPU needs, and the agent never does: 1.2 MiB of it."""
+    from gpuwatch.agent.devices.nvml.unused import forget_unused  # noqa: PLC0415  in the probe alone
+
+    forget_unused()
+    import gpuwatch.agent.devices.nvml.source  # noqa: F401, PLC0415  takes the place of what is forgotten
 
 
 class _Judging(threading.Thread):

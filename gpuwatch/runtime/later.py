@@ -1,11 +1,12 @@
 """Modules of the standard library that others import at their top and that a lean process may never need.
 
 The agent and its probe run for years on every host. `dataclasses` imports `inspect`, `http.client` imports `ssl`,
-`email` imports `random`, and so on: 3 MB in the agent and 2.5 in the probe, and time at each start. `loaded_later` puts
-a stand-in in their place, which loads the module when somebody takes something out. `from ssl import …` does so
+`email` imports `random`, and so on: 3 MB in the agent and 3 in the probe, and time at each start. `loaded_later` puts a
+stand-in in their place, which loads the module when somebody takes something out. `from ssl import …` does so
 at once: there it saves nothing.
 """
 
+import os
 import sys
 import threading
 from collections.abc import Iterator
@@ -16,11 +17,32 @@ from types import ModuleType
 from typing import Any
 
 _SELDOM = (
-    *("ast", "bz2", "calendar", "dis", "hashlib", "hmac", "html", "ipaddress", "json", "linecache", "locale", "lzma"),
-    *("mimetypes", "quopri", "random", "secrets", "shutil", "ssl", "subprocess", "tempfile", "textwrap", "tokenize"),
-    *("traceback", "zoneinfo", "msgspec.inspect", "msgspec.msgpack", "msgspec.toml", "msgspec.yaml"),
+    *("ast", "bz2", "calendar", "dis", "hashlib", "hmac", "html", "ipaddress", "json", "linecache", "locale"),
+    *(
+        "logging",
+        "lzma",
+        "mimetypes",
+        "quopri",
+        "random",
+        "secrets",
+        "shutil",
+        "socket",
+        "ssl",
+        "subprocess",
+        "tempfile",
+    ),
+    *(
+        "textwrap",
+        "tokenize",
+        "traceback",
+        "zoneinfo",
+        "msgspec.inspect",
+        "msgspec.msgpack",
+        "msgspec.toml",
+        "msgspec.yaml",
+    ),
 )
-_PACKAGES = frozenset({"html", "json", "zoneinfo"})
+_PACKAGES = frozenset({"html", "json", "logging", "zoneinfo"})
 _SWITCH = threading.Lock()
 
 
@@ -57,7 +79,15 @@ class _Gettext(_StandIn):
         return one if count == 1 else many
 
 
-_SPECIAL = {"inspect": _Inspect, "gettext": _Gettext}
+class _Platform(_StandIn):
+    """`platform`, which `uuid` asks for the name of the system."""
+
+    def system(self) -> str:
+        """As the kernel says it."""
+        return os.uname().sysname
+
+
+_SPECIAL = {"inspect": _Inspect, "gettext": _Gettext, "platform": _Platform}
 
 
 def loaded_later() -> None:
@@ -69,11 +99,10 @@ def loaded_later() -> None:
             sys.modules[name] = module
 
 
-def load_without_more() -> None:
-    """Load the libraries that take typing_extensions where it is there, and have all they need without it."""
+def load_without_more(library: str) -> None:
+    """Load a library that takes typing_extensions where it is there, and has all it needs without it."""
     with missing("typing_extensions"):
-        import_module("annotated_types")
-        import_module("msgspec")
+        import_module(library)
 
 
 @contextmanager

@@ -7,8 +7,8 @@ of the hour before. Nothing stands out before five minutes are known.
 
 from collections import deque
 from collections.abc import Mapping
-from statistics import median
 
+from gpuwatch.agent.activity.days import median
 from gpuwatch.agent.evidence.base import Moment, Origin, make_finding, several
 from gpuwatch.model.activity import Evidence, State
 

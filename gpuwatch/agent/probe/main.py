@@ -43,7 +43,7 @@ def _auto(arguments: argparse.Namespace, clock: Clock) -> DeviceSource:
 
 
 def _nvml(arguments: argparse.Namespace, clock: Clock) -> DeviceSource:
-    from gpuwatch.agent.devices.nvml import NvmlSource  # noqa: PLC0415  as above
+    from gpuwatch.agent.devices.nvml.source import NvmlSource  # noqa: PLC0415  as above
 
     known = {info.uuid: info for info in arguments.known}
     return NvmlSource(

@@ -263,7 +263,8 @@ def test_wrong_arguments(driver: StubDriver, options: tuple[str, ...], words: st
 
 def test_the_probe_is_small() -> None:
     """The probe loads no web server, no validator, no exporter and no source that was not chosen."""
-    program = "import gpuwatch.agent.probe.main, gpuwatch.agent.devices.nvml, sys; print('\\n'.join(sys.modules))"
+    modules = "gpuwatch.agent.probe.main, gpuwatch.agent.devices.nvml.source, sys"
+    program = f"import {modules}; print('\\n'.join(sys.modules))"
     done = subprocess.run([sys.executable, "-c", program], capture_output=True, text=True, check=True)
     loaded = {name.split(".")[0] for name in done.stdout.splitlines()}
     heavy = {"aiohttp", "asyncio", "boto3", "click", "http", "prometheus_client", "pydantic", "yaml"}

@@ -4,7 +4,7 @@ import math
 
 from gpuwatch.agent.activity import ActivityRules
 from gpuwatch.agent.devices.messages import decode, encode
-from gpuwatch.agent.devices.nvml import NvmlSource
+from gpuwatch.agent.devices.nvml.source import NvmlSource
 from gpuwatch.agent.exporter.exporter import Exporter
 from gpuwatch.agent.probe.main import sample
 from gpuwatch.agent.state import AgentCore

@@ -29,14 +29,17 @@ def said(program: str) -> str:
 @pytest.mark.parametrize(
     ("room", "unused"),
     [
-        ("gpuwatch.agent.daemon, gpuwatch.agent.launch", "inspect ssl html hashlib hmac tempfile zoneinfo"),
-        ("gpuwatch.agent.probe.main, gpuwatch.agent.devices.nvml", "inspect ssl subprocess ipaddress random"),
+        ("gpuwatch.agent.daemon, gpuwatch.agent.launch", "inspect ssl html hashlib hmac platform tempfile zoneinfo"),
+        (
+            "gpuwatch.agent.probe.main, gpuwatch.agent.devices.nvml.source",
+            "inspect ssl subprocess ipaddress random platform socket logging",
+        ),
     ],
     ids=["agent", "probe"],
 )
 def test_what_is_seldom_used_is_not_loaded(room: str, unused: str) -> None:
     """Neither by the agent nor by its probe; prometheus-client, typing_extensions and the clouds are not even found."""
-    absent = {"prometheus_client", "_ssl", "gpuwatch.agent.metadata.aws"}
+    absent = {"prometheus_client", "_ssl", "gpuwatch.agent.metadata.aws", "statistics", "gzip"}
     program = f"import {room}; print(loaded(*{unused.split()!r}), sys.modules.keys() & {absent!r})"
 
     assert said(program) == "[] set()"
@@ -52,12 +55,17 @@ threads = [threading.Thread(target=lambda: found.append(ssl.SSLContext)) for _ i
 for each in threads: each.start()
 for each in threads: each.join()
 from random import Random
-import random as second
+import random as second, uuid, platform, logging.handlers, socket
 print(json.dumps([1]), hashlib.sha256(b"").hexdigest()[:4], len({id(each) for each in found}), len(found))
 print(first.Random is Random is second.Random, loaded("ssl", "json", "hashlib", "random"))
+print(platform.system(), platform.python_implementation(), logging.getLogger("a").name, socket.AF_INET.name)
 """
 
-    assert said(program).splitlines() == ["[1] e3b0 1 8", "True ['ssl', 'json', 'hashlib', 'random']"]
+    assert said(program).splitlines() == [
+        "[1] e3b0 1 8",
+        "True ['ssl', 'json', 'hashlib', 'random']",
+        "Linux CPython a AF_INET",
+    ]
 
 
 def test_what_a_module_lacks_is_an_attribute_error() -> None:

@@ -5,7 +5,3 @@ has nothing new, never after an error. What a GPU does not support is asked agai
 when MIG has changed, or when the GPU is found again. A slow row's value is shown for SLOW_SECONDS after a read that
 succeeded. A lost GPU is down while the others are read as ever.
 """
-
-from gpuwatch.agent.devices.nvml.source import NvmlSource
-
-__all__ = ["NvmlSource"]

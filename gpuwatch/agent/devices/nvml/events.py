@@ -8,8 +8,6 @@ import pynvml as nvml
 
 from gpuwatch.agent.devices.nvml.calls import DRIVER_GONE, Device
 
-_LOG = logging.getLogger(__name__)
-
 _MOST_AT_ONCE = 64  # the rest waits in the driver for the next cycle
 _RETRY_SECONDS = 10.0
 
@@ -79,7 +77,9 @@ class XidEvents:
         if not self._logged:
             self._logged = True
             what = f"of {uuid}" if uuid else "of all GPUs"
-            _LOG.warning("errors (XIDs) %s may be missed, it is tried again: event set: %s", what, error)
+            logging.getLogger(__name__).warning(
+                "errors (XIDs) %s may be missed, it is tried again: event set: %s", what, error
+            )
 
 
 def _address(handle: Any) -> int | None:  # noqa: ANN401  pynvml is untyped

@@ -1,5 +1,6 @@
 """A week of small memory: what recurs without a GPU is hum; what is new, grows or used a GPU is work."""
 
+import statistics
 from dataclasses import replace
 
 import msgspec
@@ -7,7 +8,7 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from gpuwatch.agent.activity.days import DAY_SECONDS, EMPTY, MOST_PROGRAMS, Run, Week
+from gpuwatch.agent.activity.days import DAY_SECONDS, EMPTY, MOST_PROGRAMS, Run, Week, median
 
 _MONDAY = 20_003 * DAY_SECONDS  # days since 1970
 _LOOK = 300.0
@@ -174,3 +175,9 @@ def test_more_of_anything_never_makes_it_hum(
     for harder in (replace(now, cores=cores + more), replace(now, seconds=seconds * (1 + more)), now):
         if week.hum_of(REPORT, harder, at_noon(days)) is not None:
             assert without.hum_of(REPORT, now, at_noon(days)) is not None
+
+
+@given(st.lists(st.floats(0, 1e9), min_size=1))
+def test_the_median_is_that_of_the_standard_library(values: list[float]) -> None:
+    """Whose module is not loaded for it."""
+    assert median(values) == statistics.median(values)

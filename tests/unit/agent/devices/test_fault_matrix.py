@@ -10,8 +10,7 @@ from collections.abc import Callable
 
 import pytest
 
-from gpuwatch.agent.devices.nvml import NvmlSource
-from gpuwatch.agent.devices.nvml.source import FORGET_SECONDS
+from gpuwatch.agent.devices.nvml.source import FORGET_SECONDS, NvmlSource
 from gpuwatch.agent.exporter.catalogue import gpu_metric
 from gpuwatch.agent.state import Interruption
 from gpuwatch.model.activity import State

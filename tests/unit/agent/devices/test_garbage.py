@@ -6,7 +6,7 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from gpuwatch.agent.devices.nvml import NvmlSource
+from gpuwatch.agent.devices.nvml.source import NvmlSource
 from gpuwatch.agent.devices.plausible import bounds, impossible_sizes, plausible
 from gpuwatch.agent.exporter.catalogue import gpu_metric
 from gpuwatch.model.activity import State

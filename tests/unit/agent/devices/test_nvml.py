@@ -4,8 +4,8 @@ from dataclasses import fields
 
 import pytest
 
-from gpuwatch.agent.devices.nvml import NvmlSource
 from gpuwatch.agent.devices.nvml.rows import ROWS
+from gpuwatch.agent.devices.nvml.source import NvmlSource
 from gpuwatch.model.gpu import GpuProcess, GpuReading, ProcessKind
 from tests.support.fakes.nvml import (
     INVALID_ARGUMENT,

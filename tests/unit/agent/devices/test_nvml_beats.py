@@ -3,7 +3,7 @@
 import pytest
 
 from gpuwatch.agent.activity import ActivityRules
-from gpuwatch.agent.devices.nvml import NvmlSource
+from gpuwatch.agent.devices.nvml.source import NvmlSource
 from gpuwatch.agent.probe.main import sample
 from gpuwatch.agent.state import AgentCore
 from gpuwatch.model.gpu import GpuReading

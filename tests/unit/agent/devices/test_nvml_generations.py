@@ -7,7 +7,7 @@ from typing import Any
 import pynvml
 import pytest
 
-from gpuwatch.agent.devices.nvml import NvmlSource
+from gpuwatch.agent.devices.nvml.source import NvmlSource
 from gpuwatch.model.gpu import GpuReading, metrics
 from gpuwatch.model.metric import SLOW_SECONDS
 from gpuwatch.runtime.clock import ManualClock

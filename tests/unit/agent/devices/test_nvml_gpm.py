@@ -4,8 +4,7 @@ import ctypes
 
 import pytest
 
-from gpuwatch.agent.devices.nvml import NvmlSource
-from gpuwatch.agent.devices.nvml.source import FORGET_SECONDS
+from gpuwatch.agent.devices.nvml.source import FORGET_SECONDS, NvmlSource
 from gpuwatch.model.gpu import GpuReading
 from gpuwatch.runtime.clock import ManualClock
 from tests.support.fakes.nvml import (

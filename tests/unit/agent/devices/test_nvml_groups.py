@@ -7,8 +7,8 @@ from contextlib import closing, contextmanager
 
 import pytest
 
-from gpuwatch.agent.devices.nvml import NvmlSource
 from gpuwatch.agent.devices.nvml.rows import Tables
+from gpuwatch.agent.devices.nvml.source import NvmlSource
 from gpuwatch.model.gpu import metrics
 from gpuwatch.model.metric import DEFAULT_GROUPS, GROUP_NAMES, GroupName, chosen_groups
 from gpuwatch.model.mig import mig_metrics

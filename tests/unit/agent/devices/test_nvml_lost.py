@@ -3,7 +3,7 @@
 import pytest
 
 from gpuwatch.agent.devices import SourceUnavailableError
-from gpuwatch.agent.devices.nvml import NvmlSource
+from gpuwatch.agent.devices.nvml.source import NvmlSource
 from gpuwatch.model.gpu import DownCause, GpuReading
 from tests.support.fakes.nvml import (
     DRIVER_NOT_LOADED,

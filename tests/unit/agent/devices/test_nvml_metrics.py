@@ -5,9 +5,8 @@ import time
 
 import pytest
 
-from gpuwatch.agent.devices.nvml import NvmlSource
 from gpuwatch.agent.devices.nvml.rows import Tables
-from gpuwatch.agent.devices.nvml.source import FORGET_SECONDS
+from gpuwatch.agent.devices.nvml.source import FORGET_SECONDS, NvmlSource
 from gpuwatch.model.gpu import GpuReading, metrics
 from gpuwatch.model.metric import GROUP_NAMES, SLOW_SECONDS
 from gpuwatch.runtime.clock import ManualClock

@@ -7,7 +7,7 @@ from dataclasses import replace
 import pytest
 
 from gpuwatch.agent.activity import ActivityRules, Memory, Sample, fold
-from gpuwatch.agent.devices.nvml import NvmlSource
+from gpuwatch.agent.devices.nvml.source import NvmlSource
 from gpuwatch.model.activity import State
 from gpuwatch.model.gpu import GpuReading
 from gpuwatch.model.metric import SLOW_SECONDS

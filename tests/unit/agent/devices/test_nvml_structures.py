@@ -2,8 +2,7 @@
 
 import pytest
 
-from gpuwatch.agent.devices.nvml import NvmlSource
-from gpuwatch.agent.devices.nvml.source import FORGET_SECONDS
+from gpuwatch.agent.devices.nvml.source import FORGET_SECONDS, NvmlSource
 from gpuwatch.model.metric import SLOW_SECONDS
 from gpuwatch.runtime.clock import ManualClock
 from tests.support.fakes.nvml import (

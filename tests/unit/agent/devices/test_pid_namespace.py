@@ -7,7 +7,8 @@ import pytest
 
 from gpuwatch.agent.activity import ActivityRules, Memory, Sample, fold
 from gpuwatch.agent.devices import pid_namespace as pids
-from gpuwatch.agent.devices.nvml import NvmlSource, processes
+from gpuwatch.agent.devices.nvml import processes
+from gpuwatch.agent.devices.nvml.source import NvmlSource
 from gpuwatch.agent.devices.pid_namespace import in_host_pids
 from gpuwatch.agent.evidence.gpu_process_cpu import GpuProcessCpu
 from gpuwatch.agent.evidence.settings import GpuProcessSettings

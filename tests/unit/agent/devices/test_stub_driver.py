@@ -10,7 +10,7 @@ from pathlib import Path
 import pynvml as nvml
 import pytest
 
-from gpuwatch.agent.devices.nvml import NvmlSource
+from gpuwatch.agent.devices.nvml.source import NvmlSource
 from tests.support.fakes.nvml import NOT_SUPPORTED, REAL_LATENCIES, StubDriver
 
 INIT = "import ctypes, sys; ctypes.CDLL(sys.argv[1]).nvmlInitWithFlags(0)"
