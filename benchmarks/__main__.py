@@ -7,7 +7,7 @@ import platform
 import shutil
 import subprocess
 import sys
-from collections.abc import Callable, Iterator
+from collections.abc import Callable, Iterable, Iterator
 from pathlib import Path
 from statistics import median
 
@@ -31,7 +31,7 @@ from benchmarks import (
     simulation,
     weeks,
 )
-from benchmarks.figures import Figure, put, table
+from benchmarks.figures import Figure, has_place, put, table
 
 # Of real recordings, with tables of their own; minutes more, and not in the repository.
 _RECORDINGS = {
@@ -87,6 +87,7 @@ def main() -> int:
         parser.error(
             "sections agent and sick compile a stand-in driver and need a C compiler; on Debian: apt install gcc"
         )
+    _refuse_lost_tables(parser, arguments.page, chosen)
     began = os.getloadavg()[0]
     rows: list[tuple[str, list[Figure]]] = []
     for name, measure in sections.items():
@@ -102,14 +103,28 @@ def main() -> int:
         machine = f"{os.cpu_count()} processors, Python {platform.python_version()}, load {began:.1f}"
         head = f"{machine} at the beginning and {os.getloadavg()[0]:.1f} at the end\n\n"
         print(head + table(rows))
-        if arguments.page is not None:
-            put(arguments.page, " ".join(name for name, _ in rows), head + table(rows, goals_only=True))
+        _put_tables(arguments.page, rows, head)
     played = [
         [module, *(["--page", str(arguments.page)] if arguments.page is not None and name in _PAGED else [])]
         for name, module in _RECORDINGS.items()
         if name in chosen
     ]
     return max((subprocess.run([sys.executable, "-m", *each], check=False).returncode for each in played), default=0)
+
+
+def _refuse_lost_tables(parser: argparse.ArgumentParser, page: Path | None, chosen: Iterable[str]) -> None:
+    """End if a page has no place for a section: now, and not after minutes of measuring."""
+    for name in chosen:
+        paged = name in _PAGED or name not in _RECORDINGS
+        if page is not None and paged and not has_place(page, name):
+            parser.error(f"{page} has no line <!-- measured: {name} -->: leave out --page or this section")
+
+
+def _put_tables(page: Path | None, rows: Iterable[tuple[str, list[Figure]]], head: str) -> None:
+    """Write each section's table into its place in the page, if there is one."""
+    for name, figures in rows:
+        if page is not None:
+            put(page, name, head + table([(name, figures)], goals_only=True))
 
 
 def _parser() -> argparse.ArgumentParser:

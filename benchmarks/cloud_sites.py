@@ -97,6 +97,7 @@ def aws(folder: Path, machines: int) -> Iterator[CloudSite]:
     from moto.server import ThreadedMotoServer  # noqa: PLC0415  likewise
 
     logging.getLogger("werkzeug").setLevel(logging.ERROR)  # it tells each request
+    logging.getLogger("moto").setLevel(logging.CRITICAL)  # it tells calls that it does not know
     keys = {"AWS_ACCESS_KEY_ID": "testing", "AWS_SECRET_ACCESS_KEY": "testing"}
     moto = ThreadedMotoServer(ip_address="127.0.0.1", port=0, verbose=False)
     moto.start()

@@ -101,6 +101,16 @@ def _number(value: float, digits: int = 3) -> str:
     return f"{value:,.0f}" if value >= 100 else f"{value:.{digits}g}"
 
 
+def has_place(page: Path, section: str) -> bool:
+    """Whether a page has one block for the table of a section."""
+    return len(_place(section).findall(page.read_text(encoding="utf-8"))) == 1
+
+
+def _place(section: str) -> re.Pattern[str]:
+    """A section's block, with what is before and after its table."""
+    return re.compile(rf"(<!-- measured: {re.escape(section)} -->\n```text\n).*?(\n```\n)", re.DOTALL)
+
+
 def put(page: Path, section: str, table: str) -> None:
     """Replace the block after the line `<!-- measured: SECTION -->`.
 
@@ -109,8 +119,7 @@ def put(page: Path, section: str, table: str) -> None:
 
     """
     text = page.read_text(encoding="utf-8")
-    place = re.compile(rf"(<!-- measured: {re.escape(section)} -->\n```text\n).*?(\n```\n)", re.DOTALL)
-    written, count = place.subn(lambda found: found[1] + table + found[2], text)
+    written, count = _place(section).subn(lambda found: found[1] + table + found[2], text)
     if count != 1:
         message = (
             f"{page} has {count} places for the table of {section}; expected one line <!-- measured: {section} -->"
