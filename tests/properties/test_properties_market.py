@@ -60,6 +60,8 @@ class SpotMarkets(MarketLife):
     )
     def begin(self, mix: MixRules, replaced: int, *, tagged: bool, steady: bool, vices: bool, dry: bool) -> None:
         """Three nodes are wanted, and come if there is room: on demand where spot is `dry`."""
+        if vices:  # an offer rests for hours once its machines do not last, and nothing else is a base on demand
+            mix = replace(mix, on_demand_base=0)
         self.desk = Desk(limits=LIMITS)
         self.steady, self.vices, self.plain = steady, vices, steady and mix == PLAIN and not vices
         self.surges = replaced + mix.surge
