@@ -78,7 +78,7 @@ def test_what_contributing_names_is_there() -> None:
         for path in [ROOT / folder, *(ROOT / folder).rglob("*")]
     }
     named = re.findall(
-        r"`((?:[\w-]+/)*(?:[\w-]+/|[\w-]+\.(?:py|c|tsv|md|yml|yaml|html|js|css)))(?::(\w+))?`", CONTRIBUTING
+        r"`((?:[\w-]+/)*(?:[\w-]+/|[\w-]+\.(?:py|c|tsv|md|yml|yaml|html|js|css|po)))(?::(\w+))?`", CONTRIBUTING
     )
     lost = [
         f"{path}:{name}"

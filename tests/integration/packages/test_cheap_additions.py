@@ -16,7 +16,9 @@ from tests.support.real.repository_copies import RepositoryCopy
 TOUCHED = (
     *("tests/unit/guard", "tests/unit/money/blocked", "tests/docs/test_guard_page.py"),
     *("tests/unit/agent/exporter", "tests/unit/agent/devices", "tests/unit/notify/transports"),
+    "tests/unit/runtime/test_translation.py",
 )
+CHINESE = "gpuwatch/runtime/locale/zh_CN.po"
 
 
 def test_an_addition_touches_no_more_files_than_promised(tmp_path: Path, driver: StubDriver) -> None:
@@ -30,9 +32,10 @@ def test_an_addition_touches_no_more_files_than_promised(tmp_path: Path, driver:
         "gpuwatch/guard/keepsake.py",
         "gpuwatch/guard/rules.py",
         "tests/support/builders/guard_cases.py",
+        CHINESE,
     }
     add_a_policy(tree)
-    assert tree.changes() == {"gpuwatch/policies/standby.py", "gpuwatch/policies/__init__.py"}
+    assert tree.changes() == {"gpuwatch/policies/standby.py", "gpuwatch/policies/__init__.py", CHINESE}
     add_a_transport(tree)
     assert tree.changes() == {"gpuwatch/notify/transports/pager.py", "gpuwatch/notify/transports/registry.py"}
     add_a_cloud(tree)
@@ -112,6 +115,18 @@ def keepsake(case: Case) -> Finding:
         '    ("no tag", "not_enrolled"',
         '    ("kept by name", "keepsake", lambda c: with_node(c, name="keepsake-1"), "keepsake-1"),\n',
     )
+    say_in_chinese(
+        tree,
+        ("Its name is {name}.", "它的名称是 {name}。"),
+        ("Rename it.", "请改名。"),
+        ("Its name does not keep it.", "它的名称不保护它。"),
+    )
+
+
+def say_in_chinese(tree: RepositoryCopy, *sentences: tuple[str, str]) -> None:
+    """Their entries, before another one."""
+    entries = "".join(f'msgid "{english}"\nmsgstr "{chinese}"\n\n' for english, chinese in sentences)
+    tree.insert(CHINESE, 'msgid "It warms up for {time}."\n', entries)
 
 
 def the_rule_is_broken_by_make_mutate_too(tree: RepositoryCopy) -> None:
@@ -177,6 +192,7 @@ def propose(observation: Observation, pool: str, rules: StandbyRules) -> Proposa
 ''',
     )
     tree.insert(policies, '    "bounds": _bounds,\n', '    "standby": _standby,\n')
+    say_in_chinese(tree, ("{n} nodes stay ready.", "{n} 个节点随时可用。"))
 
 
 def the_policy_proposes(tree: RepositoryCopy) -> None:
