@@ -96,8 +96,7 @@ def aws(folder: Path, machines: int) -> Iterator[CloudSite]:
     import boto3  # noqa: PLC0415  this process needs moto for one cloud only
     from moto.server import ThreadedMotoServer  # noqa: PLC0415  likewise
 
-    logging.getLogger("werkzeug").setLevel(logging.ERROR)  # it tells each request
-    logging.getLogger("moto").setLevel(logging.CRITICAL)  # it tells calls that it does not know
+    logging.getLogger("werkzeug").setLevel(logging.CRITICAL)  # it tells each request, and each call unknown to moto
     keys = {"AWS_ACCESS_KEY_ID": "testing", "AWS_SECRET_ACCESS_KEY": "testing"}
     moto = ThreadedMotoServer(ip_address="127.0.0.1", port=0, verbose=False)
     moto.start()
