@@ -84,7 +84,8 @@ def a_verdict(rendered: str, folder: Path, driver: StubDriver) -> tuple[NodeVerd
         def verdict() -> NodeVerdict:
             return msgspec.json.decode(agent.get("/v1/verdict"), type=NodeVerdict)
 
-        eventually(lambda: any(gpu.pods for gpu in verdict().gpus), lambda: agent.log)
+        # A GPU is shown as soon as it is read, before the next one's pods are known.
+        eventually(lambda: sum(bool(gpu.pods) for gpu in verdict().gpus) == len(PODS), lambda: agent.log)
         return verdict(), agent.get("/metrics")
 
 

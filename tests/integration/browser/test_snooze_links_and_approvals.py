@@ -7,7 +7,7 @@ from pathlib import Path
 from typing import Any
 
 import pytest
-from playwright.sync_api import Browser, expect
+from playwright.sync_api import Browser, Request, expect
 
 from gpuwatch.runtime.clock import ManualClock, SystemClock
 from tests.support.builders.fleet import RULES, Desk, a_node
@@ -84,10 +84,12 @@ def test_a_link_takes_neither_a_script_nor_a_mouse(browser: Browser, site: Site)
 def test_no_request_tells_where_it_was_made(browser: Browser, site: Site) -> None:
     """The address is a right: it is in no Referer, neither of the style sheet nor of the form itself."""
     with a_visit(browser, site.url + link(site), ready="form") as visit:
-        rows: list[dict[str, str]] = []
-        visit.page.on("request", lambda request: rows.append(request.all_headers()))
+        made: list[Request] = []
+        visit.page.on("request", lambda request: made.append(request))  # noqa: PLW0108  it takes no builtin
         visit.page.click("text=4 hours")
         visit.page.wait_for_selector(".done")
+        visit.page.wait_for_load_state("load")
+        rows = [each.all_headers() for each in made]
 
         assert len(rows) >= 2
         assert [each["referer"] for each in rows if "referer" in each] == []
