@@ -11,11 +11,13 @@ boot: people reach something through it, and are silent now. So do frames that a
 lead elsewhere (a VPN of Ethernet), as many as go both ways: what is meant for all goes one way.
 
 Files in memory are nobody's program, and a stop loses them: very large ones occupy the machine. Not what has lain in
-/dev/shm unchanged for three days, longer than a weekend: a crashed job left it. What has it open occupies by itself.
+/dev/shm unchanged and unread for three days, longer than a weekend: a crashed job left it. What has it open occupies by
+itself.
 """
 
 import os
 import re
+from collections.abc import Iterator
 from contextlib import suppress
 from dataclasses import replace
 from itertools import combinations, islice
@@ -43,7 +45,7 @@ _A_FEW_PER_SECOND = 0.1  # a scanner's stray packet is less
 _GATEWAY_SECONDS = 4 * 3600.0
 _LARGE_MEMORY_FILES = 32 << 30
 _LEFT_SECONDS, _SHARED_EACH_SECONDS, _MOST_FILES = 3 * 86400.0, 600.0, 1 << 14
-_SHARED = re.compile(r"^Shmem: +(\d+) kB$", re.ASCII | re.MULTILINE)
+_MEMORY = re.compile(r"^(Shmem|SwapTotal|SwapFree): +(\d+) kB$", re.ASCII | re.MULTILINE)
 
 
 class Cpu:
@@ -112,10 +114,12 @@ class Disk:
         found = make_finding(self, State.IDLE, "there is no local disk")
         if real:
             found = _weigh_load(self._rate.judge(self, moved, now), now)
-        held = _SHARED.search(_text(self._roots.proc / "meminfo"))
-        held_bytes = 1024 * int(held[1]) if held is not None else 0
+        memory = {name: 1024 * int(size) for name, size in _MEMORY.findall(_text(self._roots.proc / "meminfo"))}
+        held_bytes = memory.get("Shmem", 0)
         if held_bytes >= _LARGE_MEMORY_FILES:
-            held_bytes -= self._left_bytes(now)
+            # A file keeps its size when it is swapped out, and is no longer in `Shmem`.
+            swapped = memory.get("SwapTotal", 0) - memory.get("SwapFree", 0)
+            held_bytes -= max(0, self._left_bytes(now) - swapped)
         if found.says is State.IDLE and held_bytes >= _LARGE_MEMORY_FILES:
             note = f"{held_bytes / 1e9:.0f} GB of files are in memory, which a stop loses"
             return (replace(found, says=State.OCCUPIED, note=note),)
@@ -124,13 +128,13 @@ class Disk:
     def _left_bytes(self, now: Moment) -> int:
         """What lies in /dev/shm since long, counted each ten minutes; what may not be read is not counted."""
         if self._left is None or not 0 <= now.monotonic_seconds - self._left[0] < _SHARED_EACH_SECONDS:
-            latest, left = now.at.timestamp() - _LEFT_SECONDS, 0
-            paths = (Path(top, name) for top, _, names in os.walk(self._roots.dev / "shm") for name in names)
-            for path in islice(paths, _MOST_FILES):
-                with suppress(OSError):
-                    status = path.lstat()
-                    left += 512 * status.st_blocks if status.st_ctime < latest else 0
-            self._left = now.monotonic_seconds, left
+            latest = now.at.timestamp() - _LEFT_SECONDS
+            sizes = {
+                each.st_ino: 512 * each.st_blocks  # a file may have several names
+                for each in _files_below(self._roots.dev / "shm")
+                if max(each.st_ctime, each.st_atime) < latest
+            }
+            self._left = now.monotonic_seconds, sum(sizes.values())
         return self._left[1]
 
     def _moved_bytes(self, real: frozenset[str]) -> dict[str, int]:
@@ -217,6 +221,23 @@ def _weigh_load(found: Evidence, now: Moment) -> Evidence:
 def _real(folder: Path) -> frozenset[str]:
     """The devices of a class that stand for hardware, a virtual machine's included."""
     return frozenset(path.name for path in list_paths(folder) if os.path.lexists(path / "device"))
+
+
+def _files_below(top: Path) -> Iterator[os.stat_result]:
+    """The files of one file system, of so many entries at most: a folder of millions is not listed whole."""
+    folders, seen = [str(top)], 0
+    with suppress(OSError):
+        device = top.stat().st_dev
+        while folders and seen < _MOST_FILES:
+            with suppress(OSError), os.scandir(folders.pop()) as entries:
+                for entry in islice(entries, _MOST_FILES - seen):
+                    seen += 1
+                    with suppress(OSError):
+                        status = entry.stat(follow_symlinks=False)
+                        if status.st_dev == device and entry.is_dir(follow_symlinks=False):
+                            folders.append(entry.path)
+                        elif status.st_dev == device:
+                            yield status
 
 
 def forwarded_packets(roots: Roots) -> int | None:

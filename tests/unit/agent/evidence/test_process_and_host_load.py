@@ -5,6 +5,7 @@ import subprocess
 import sys
 from datetime import UTC, datetime
 from pathlib import Path
+from unittest import mock
 
 import pytest
 from hypothesis import given
@@ -261,6 +262,65 @@ def test_what_a_crashed_job_left_in_memory_is_nobodys(host: FolderHost, days: fl
     host.clock.advance(days * 86400.0)
 
     assert host.tells(Disk(DiskSettings(), host.roots)).says is says
+
+
+@pytest.fixture
+def left(host: FolderHost) -> Path:
+    """Two files of 1 MiB below /dev/shm, four days ago, on a host whose files in memory are 1 MiB over the limit."""
+    host.write("proc/diskstats", "")
+    host.write("proc/meminfo", f"MemTotal: 9 kB\nShmem:   {(32 << 20) + 1024} kB\n")
+    paths = [host.write(f"dev/shm/jobs/{name}", bytes(1 << 20)) for name in ("one", "two")]
+    host.clock = ManualClock(datetime.fromtimestamp(max(path.stat().st_ctime for path in paths), UTC))
+    host.clock.advance(4 * 86400.0)
+    return paths[0]
+
+
+@pytest.mark.parametrize(("days", "says"), [(1.0, State.OCCUPIED), (3.9, State.IDLE)])
+def test_what_was_read_lately_in_memory_is_somebodys(host: FolderHost, left: Path, days: float, says: State) -> None:
+    """A data set that each day's job reads is not left over, though nobody writes to it."""
+    for path in left.parent.iterdir():
+        os.utime(path, (host.clock.now().timestamp() - days * 86400.0, path.stat().st_mtime))
+
+    assert host.tells(Disk(DiskSettings(), host.roots)).says is says
+
+
+def test_a_file_with_two_names_is_in_memory_once(host: FolderHost, left: Path) -> None:
+    """What lies elsewhere in memory is not taken for left over."""
+    text = f"MemTotal: 9 kB\nShmem:   {(32 << 20) + 3072} kB\n"
+    host.write("proc/meminfo", text)
+    for number in range(3):
+        left.with_name(f"again{number}").hardlink_to(left)
+    host.clock.advance(60.0)
+
+    assert host.tells(Disk(DiskSettings(), host.roots)).says is State.OCCUPIED
+
+
+def test_what_was_swapped_out_is_not_taken_from_what_is_in_memory(host: FolderHost, left: Path) -> None:
+    """A file in memory keeps its size when it is swapped out, and `Shmem` does not count it any more."""
+    assert left.exists()
+    seen = set[State]()
+    for swapped in (0, 4096):
+        swap = f"SwapTotal:   {8 << 20} kB\nSwapFree:   {(8 << 20) - swapped} kB\n"
+        host.write("proc/meminfo", f"MemTotal: 9 kB\nShmem:   {(32 << 20) + 1024} kB\n{swap}")
+        seen.add(host.tells(Disk(DiskSettings(), host.roots)).says)
+
+    assert seen == {State.IDLE, State.OCCUPIED}
+
+
+def test_a_folder_in_memory_with_too_many_files_is_not_listed_whole(
+    host: FolderHost, left: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """Anybody may make millions, in one folder or in as many: so many entries are looked at, and the rest counts."""
+    monkeypatch.setattr("gpuwatch.agent.evidence.host_load._MOST_FILES", 20)
+    for number in range(40):
+        (left.parent / f"empty{number}").mkdir()
+        (left.parent / f"empty{number}" / "none").mkdir()
+    listed = mock.Mock(wraps=os.scandir)
+    monkeypatch.setattr(os, "scandir", listed)
+
+    host.tells(Disk(DiskSettings(), host.roots))
+
+    assert 1 < len([call for call in listed.call_args_list if "/shm" in str(call)]) <= 20
 
 
 def test_counters_that_vanish_and_return(moving: Moving) -> None:
