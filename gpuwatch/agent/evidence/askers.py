@@ -316,35 +316,51 @@ class Uneven:
         """Nobody has come yet."""
         self._known: frozenset[int] | None = None  # connections of the look before, by cookie
         self._begin: float | None = None
+        self._is_blind = False  # at some look of this half hour
         self._now = Counter[Ask]()
         self._before: dict[Ask, deque[int]] = {}
         self._found = frozenset[str]()
 
-    def take(self, clients: Iterable[Sock], at: float) -> frozenset[str]:
-        """What is asked unevenly, as `Ask.words`, with the connections that others have made up to now."""
-        there = {each.cookie: Ask(peer=each.remote[0], port=each.local[1]) for each in clients}
-        known, self._known = self._known, frozenset(there)
-        if known is None or self._begin is None:
-            self._begin = at
-            return self._found
-        new = (ask for cookie, ask in there.items() if cookie not in known)
+    @property
+    def followed(self) -> int:
+        """How many machines are followed, each at each port that it asks."""
+        return len(self._before)
+
+    def take(self, clients: Iterable[Sock] | None, at: float) -> frozenset[str]:
+        """What is asked unevenly, as `Ask.words`, with the connections that others have made up to now.
+
+        None: it is not known which. That half hour says nothing.
+        """
+        there = {each.cookie: Ask(peer=each.remote[0], port=each.local[1]) for each in clients or ()}
+        known, self._known = self._known, None if clients is None else frozenset(there)
+        self._is_blind = self._is_blind or clients is None
+        self._begin = at if self._begin is None else self._begin
+        new = (ask for cookie, ask in there.items() if known is not None and cookie not in known)
         self._now.update(ask for ask in new if ask in self._now or len(self._now) < _MOST)
         if at - self._begin >= _HALF_HOUR_SECONDS:
-            asks = {ask for ask in (*self._before, *self._now) if ip_address(ask.peer).is_private}
-            for ask in asks:
-                self._before.setdefault(ask, deque(maxlen=_HALF_HOURS)).append(self._now[ask])
-            self._before = {ask: counts for ask, counts in self._before.items() if any(counts)}
-            self._found = frozenset(ask.words for ask, counts in self._before.items() if _is_uneven(counts))
+            self._end_half_hour(Counter() if self._is_blind else self._now)
             passed = (at - self._begin) // _HALF_HOUR_SECONDS
-            self._begin, self._now = self._begin + passed * _HALF_HOUR_SECONDS, Counter()
+            self._begin, self._now, self._is_blind = self._begin + passed * _HALF_HOUR_SECONDS, Counter(), False
         return self._found
+
+    def _end_half_hour(self, came: Counter[Ask]) -> None:
+        for ask in {ask for ask in (*self._before, *came) if ip_address(ask.peer).is_private}:
+            self._before.setdefault(ask, deque(maxlen=_HALF_HOURS)).append(came[ask])
+        often = ((sum(map(bool, counts)), ask) for ask, counts in self._before.items())
+        kept = sorted(((times, ask) for times, ask in often if times), key=lambda each: -each[0])[:_MOST]
+        self._before = {ask: self._before[ask] for _, ask in kept}
+        found = set[str]()
+        for ask, counts in self._before.items():
+            if ask.words not in found and _is_uneven(counts):
+                found.add(ask.words)
+        self._found = frozenset(found)
 
 
 def _is_uneven(counts: Iterable[int]) -> bool:
     came = [each for each in counts if each]
     middles = {each + more for each in came for more in (0, 1)}
-    alike = [sum(abs(each - one) < max(_UNEVEN, _UNEVEN_TIMES * sqrt(one)) for each in came) for one in middles]
-    return len(came) >= _FEWEST_HALF_HOURS and 5 * max(alike, default=0) < 3 * len(came)
+    alike = (sum(abs(each - one) < max(_UNEVEN, _UNEVEN_TIMES * sqrt(one)) for each in came) for one in middles)
+    return len(came) >= _FEWEST_HALF_HOURS and all(5 * each < 3 * len(came) for each in alike)
 
 
 def _add_near(near: dict[int, set[bytes]], ask: Ask) -> None:

@@ -153,6 +153,9 @@ class Connections:
             self._served = now.monotonic_seconds, WorkOwner(), 1
         if came.ports | within:
             self._on_asked(came.ports | within, now.at)
+        # Where no ends are known, what is seen of a health check is chance.
+        accepted = [each for each in theirs if found.is_accepted(each)] if self._ended.are_known else None
+        uneven = self._uneven.take(accepted, now.monotonic_seconds)
         self._moved += sum(grown.get(each.cookie, 0) for each in theirs)
         counted = {_HOST: self._moved} | self._used_by(containers, now.monotonic_seconds)
         self._namespaces = containers
@@ -163,9 +166,6 @@ class Connections:
         if judged.says is State.BUSY:
             return (replace(judged, note=self._busy_note(found, theirs), owner=self._most, setting=_SETTING),)
         used = self._several(asked) or self._several(udp, " by UDP") or self._use(found, theirs, holders, grown, now)
-        # Where no ends are known, what is seen of a health check is chance.
-        accepted = [each for each in theirs if found.is_accepted(each)] if self._ended.are_known else []
-        uneven = self._uneven.take(accepted, now.monotonic_seconds)
         through = set(filter(is_onward, came.used))
         for ports, words in (
             (came.used - through, "another machine has come to {} here"),

@@ -256,8 +256,13 @@ def test_a_scanner_asks_many_ports_and_needs_none() -> None:
     assert arrived((0.0, set()), (10.0, scanned | {one}), (100.0, set())) == ["udp 445"]
 
 
-def visits(moments: Iterable[float], hours: float, *, network: int = 10) -> frozenset[str]:
-    """What is ever asked unevenly, where a machine comes at these moments, for connections that are over at a look."""
+def visits(
+    moments: Iterable[float], hours: float, *, network: int = 10, blind: Iterable[tuple[float, float]] = ()
+) -> frozenset[str]:
+    """What is ever asked unevenly, where a machine comes at these moments, for connections that are over at a look.
+
+    `blind` are the times from which it is not known what came.
+    """
     uneven, said, left = Uneven(), set[str](), sorted(moments)
     for number in range(int(hours * 3600 / LOOK_SECONDS)):
         now, came = number * LOOK_SECONDS, list[Sock]()
@@ -265,7 +270,7 @@ def visits(moments: Iterable[float], hours: float, *, network: int = 10) -> froz
             remote = (bytes((network, 0, 0, 9)), 40000)
             came.append(Sock(cookie=len(left), inode=1, uid=0, local=(HERE, 8000), remote=remote))
             left.pop(0)
-        said |= uneven.take(came, now)
+        said |= uneven.take(None if any(begin <= now < end for begin, end in blind) else came, now)
     return frozenset(said)
 
 
@@ -282,6 +287,30 @@ def test_a_health_check_is_even(periods: list[float], gap: float, begin: float, 
     moments = [begin + turn * period for period in periods for turn in range(int((until - begin) / period))]
 
     assert not visits([each for each in moments if not 10_000 < each < 10_000 + gap], 24)
+
+
+@settings(max_examples=12, deadline=None)
+@given(period=st.floats(10, 120), breaks=st.lists(st.tuples(st.floats(0, 9), st.floats(0.02, 0.4)), max_size=20))
+def test_a_health_check_is_even_also_where_it_was_not_seen_at_times(
+    period: float, breaks: list[tuple[float, float]]
+) -> None:
+    """The kernel shows no ends for a while after there were too many: such a half hour says nothing."""
+    moments = [turn * period for turn in range(int(20 * 3600 / period))]
+    blind = [(3600 * begin, 3600 * (begin + hours)) for begin, hours in breaks]
+
+    assert not visits(moments, 20, blind=blind)
+
+
+def test_machines_that_come_once_are_forgotten_where_there_are_too_many() -> None:
+    """Pods and batch jobs have new addresses each time: an agent of weeks follows so many, and no more."""
+    uneven = Uneven()
+    for half_hour in range(6):
+        peers = [(10 << 24 | half_hour << 16 | number).to_bytes(4, "big") for number in range(2000)]
+        came = [Sock(cookie=int.from_bytes(each), inode=1, uid=0, local=(HERE, 80), remote=(each, 9)) for each in peers]
+        uneven.take(came, half_hour * 1800.0)
+        uneven.take([], half_hour * 1800.0 + 1.0)
+
+    assert uneven.followed <= 4096
 
 
 @pytest.mark.parametrize("per_hour", [24, 40, 200])

@@ -8,9 +8,10 @@ import pytest
 from gpuwatch.agent.evidence.askers import Ask
 from gpuwatch.agent.evidence.base import UnseenError
 from gpuwatch.agent.evidence.net_namespaces import asks_inside, namespaces
+from gpuwatch.agent.evidence.sock_diag import Sock, Sockets
 from gpuwatch.agent.processes.pool import COMMON
 from gpuwatch.agent.processes.process import Kind
-from gpuwatch.model.activity import State
+from gpuwatch.model.activity import Evidence, State
 from tests.support.fakes.connected_host import CONTAINER_NETWORK, ConnectedHost
 
 HERE, ELSEWHERE = "10.0.0.5", "10.0.0.9"
@@ -81,6 +82,35 @@ def test_the_machines_own_connections_say_nothing(host: ConnectedHost, kind: Kin
     found = host.look()
 
     assert (found.says, found.note) == (State.IDLE, "nobody's program is connected to another machine")
+
+
+def test_a_health_check_is_no_use_after_a_day_of_it(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    """It asks three times in two minutes, also while people keep the server busy for some minutes of each hour."""
+    host = ConnectedHost(tmp_path)
+    host.runs(42, Kind.PEOPLE, 1)
+    monkeypatch.setattr("gpuwatch.agent.evidence.sock_diag.Ended.are_known", property(lambda _: True))
+    listener = Sock(cookie=1, inode=1, uid=0, local=(bytes(4), 80), remote=(bytes(4), 0))
+    moved, said = 0, list[Evidence]()
+    for minute in range(0, 14 * 60, 2):
+        moved += 10**10 if minute % 60 < minute // 30 else 0
+        user = replace(
+            listener, cookie=2, local=(bytes((10, 0, 0, 5)), 80), remote=(bytes((9, 9, 9, 9)), 9), moved=moved
+        )
+        checks = (
+            replace(user, cookie=10 * minute + number, remote=(bytes((10, 0, 0, 9)), 9), moved=99)
+            for number in (3, 4, 5)
+        )
+        found = Sockets(
+            leaving=(replace(user, received=moved), *(replace(each, received=9) for each in checks)),
+            listening=frozenset({80}),
+            bytes_known=True,
+            listeners=(listener,),
+        )
+        monkeypatch.setattr("gpuwatch.agent.evidence.connections.read_sockets", lambda _, found=found: found)
+        said.append(host.look(120))
+
+    assert sum(each.says is State.BUSY for each in said) > 30
+    assert [each.note for each in said if "again and again" in (each.note or "")] == []
 
 
 def test_what_a_persons_process_holds_too_is_the_persons(host: ConnectedHost) -> None:
