@@ -16,9 +16,11 @@ from gpuwatch.controller.observe.scrape import ScrapeSource
 from gpuwatch.controller.observe.seen_at_work import SeenAtWork
 from gpuwatch.controller.observe.settings import ObserveSettings
 from gpuwatch.model.activity import State
-from gpuwatch.model.fleet import Node, NodeReport
+from gpuwatch.model.fleet import Node, NodeReport, NodeVerdict
+from gpuwatch.model.health import Finding, GpuHealth, Health, Remedy
+from gpuwatch.policies.health_settings import HealthRules
 from gpuwatch.runtime.clock import ManualClock
-from tests.support.builders.fleet import NOW, RULES, Desk, a_node, a_verdict
+from tests.support.builders.fleet import NOW, RULES, Desk, a_node, a_verdict, an_activity
 from tests.support.builders.light_desk import LightDesk
 from tests.support.fakes.scraped_agent import an_agent, encoded
 
@@ -30,20 +32,37 @@ def verdict_of(desk: Desk, node: Node, state: State, held: float) -> NodeReport:
     return NodeReport(verdict=a_verdict(node.id, state, held, at=desk.clock.now(), age=0.5))
 
 
+def without_its_gpu(verdict: NodeVerdict) -> NodeVerdict:
+    """The same of an agent whose driver has lost the GPU: all else is as it was, and the machine is unknown."""
+    found = Finding(code="gpu_lost", health=Health.FAILING, sentence="It is lost.", remedy=Remedy.REBOOT, source="it")
+    unknown = an_activity(State.UNKNOWN, 0.0)
+    health = GpuHealth(state=Health.FAILING, since=NOW, findings=(found,))
+    gpus = tuple(replace(gpu, activity=unknown, health=health) for gpu in verdict.gpus)
+    return replace(verdict, activity=unknown, gpus=gpus, without_lost=verdict.activity)
+
+
 @settings(max_examples=8, deadline=None)
-@given(seed=st.integers(0, 2**32), busy=st.sampled_from([0.02, 0.1, 0.2, 0.5]), asked_last=st.booleans())
-@example(seed=0, busy=0.1, asked_last=False)
+@given(
+    seed=st.integers(0, 2**32),
+    busy=st.sampled_from([0.02, 0.1, 0.2, 0.5]),
+    asked_last=st.booleans(),
+    lost=st.booleans(),
+)
+@example(seed=0, busy=0.1, asked_last=False, lost=False)
+@example(seed=0, busy=0.1, asked_last=False, lost=True)
 def test_two_agents_by_turns_stop_nothing_that_one_of_them_sees_at_work(
-    seed: int, busy: float, *, asked_last: bool
+    seed: int, busy: float, *, asked_last: bool, lost: bool
 ) -> None:
-    """One has counted two idle hours, the other one sees work, however seldom it is the one that answers."""
-    desk, chance, asked, heard = LightDesk(rules=RULES), random.Random(seed), [0], SeenAtWork()
+    """One has counted two idle hours, perhaps without a GPU that is lost; the other, however seldom, sees work."""
+    rules = replace(RULES, health=HealthRules(action="replace"))
+    desk, chance, asked, heard = LightDesk(rules=rules), random.Random(seed), [0], SeenAtWork()
 
     def answer(node: Node) -> NodeReport:
         asked[0] += 1
         if node.id == "i-2" or asked[0] == 1 or (chance.random() < busy and (asked[0] % 2 == 0 or not asked_last)):
             return verdict_of(desk, node, State.BUSY, 500.0)
-        return verdict_of(desk, node, State.IDLE, 7200.0 + desk.clock.monotonic())
+        idle = verdict_of(desk, node, State.IDLE, 7200.0 + desk.clock.monotonic())
+        return replace(idle, verdict=without_its_gpu(idle.verdict)) if lost and idle.verdict is not None else idle
 
     desk.fleet.answer = lambda node: heard.hold(node.id, answer(node), desk.clock.uptime())
     for name in ("i-1", "i-2"):

@@ -38,19 +38,22 @@ class SeenAtWork:
             # With all that it may be late.
             self._seen[node_id] = uptime - verdict.age_seconds - verdict.interval_seconds
             return report
-        worked = self._seen.get(node_id)
-        if worked is None or activity.state is _UNKNOWN:
+        worked, left = self._seen.get(node_id), verdict.without_lost
+        # Of a machine that has lost a GPU only what is left of it claims anything.
+        claim = left if activity.state is _UNKNOWN else activity
+        if worked is None or claim is None or claim.state is _UNKNOWN:
             return report
         ago = uptime - worked
-        if ago > _DAY_SECONDS or ago + _SLACK_SECONDS >= activity.held_seconds:
+        if ago > _DAY_SECONDS or ago + _SLACK_SECONDS >= claim.held_seconds:
             return report
         unknown = Activity(
             state=State.UNKNOWN,
             since=None,
             held_seconds=0.0,
-            doubt=f"it claims to have been {activity.state.value} for {format_duration(activity.held_seconds)}, but it "
+            doubt=f"it claims to have been {claim.state.value} for {format_duration(claim.held_seconds)}, but it "
             f"was seen at work {format_duration(ago)} ago: two agents may answer for it",
         )
         pods = tuple(replace(pod, activity=unknown) for pod in verdict.pods)
         others = verdict.other_pods and tuple(replace(pod, activity=unknown) for pod in verdict.other_pods)
-        return replace(report, verdict=replace(verdict, activity=unknown, pods=pods, other_pods=others))
+        held = replace(verdict, activity=unknown, without_lost=left and unknown, pods=pods, other_pods=others)
+        return replace(report, verdict=held)
