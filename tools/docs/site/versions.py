@@ -6,6 +6,7 @@ each page. It needs Sphinx, in the environment that `make site` makes.
 
 import io
 import json
+import re
 import shutil
 import subprocess
 import sys
@@ -14,12 +15,13 @@ from collections.abc import Sequence
 from pathlib import Path
 from tempfile import TemporaryDirectory
 
-from packaging.version import InvalidVersion, Version
+from packaging.version import VERSION_PATTERN, InvalidVersion, Version
 
 import gpuwatch
 
 _ROOT = Path(__file__).resolve().parents[3]
 FIRST = "README.html"
+_VERSION = re.compile(VERSION_PATTERN, re.VERBOSE | re.IGNORECASE)
 _INDEX = """\
 <!doctype html>
 <html lang="en">
@@ -81,7 +83,8 @@ def put_list(site: Path) -> None:
 
 
 def _versions(site: Path) -> list[Path]:
-    return [page.parent for page in site.glob(f"*/{FIRST}")]
+    """The folders that are named as a version: a site that was built before it had versions left others, too."""
+    return [page.parent for page in site.glob(f"*/{FIRST}") if _VERSION.fullmatch(page.parent.name)]
 
 
 def _build(docs: Path, version: str, out: Path) -> None:
