@@ -57,11 +57,14 @@ class SpotMarkets(MarketLife):
         steady=st.booleans(),
         vices=st.booleans(),
         dry=st.booleans(),
+        plain=st.booleans(),
     )
-    def begin(self, mix: MixRules, replaced: int, *, tagged: bool, steady: bool, vices: bool, dry: bool) -> None:
+    def begin(
+        self, mix: MixRules, replaced: int, *, tagged: bool, steady: bool, vices: bool, dry: bool, plain: bool
+    ) -> None:
         """Three nodes are wanted, and come if there is room: on demand where spot is `dry`."""
-        if vices:  # an offer rests for hours once its machines do not last, and nothing else is a base on demand
-            mix = replace(mix, on_demand_base=0)
+        if plain:  # for C6 and C7, which would be tried in one life of ten if each of the three were drawn apart
+            mix, steady, vices = PLAIN, True, False
         self.desk = Desk(limits=LIMITS)
         self.steady, self.vices, self.plain = steady, vices, steady and mix == PLAIN and not vices
         self.surges = replaced + mix.surge
@@ -158,6 +161,9 @@ class SpotMarkets(MarketLife):
     def teardown(self) -> None:
         """C4, and what was lived."""
         if not hasattr(self, "desk"):
+            return
+        if self.vices and self.pool.capacity.on_demand_base:
+            lived(self.desk)  # an offer rests for hours once its machines do not last: a base on demand waits for it
             return
         self.the_pool_consents_or_not(consents=True)
         self.the_cloud_is_honest_again()

@@ -67,7 +67,7 @@ class MarketLife(RuleBasedStateMachine):
     def notices_come(self, numbers: set[int], minutes: float) -> None:
         """Several at once, or deadlines move; a round sees them."""
         alive = self.market.alive()
-        for node_id in {alive[number % len(alive)] for number in sorted(numbers)} if alive else ():
+        for node_id in dict.fromkeys(alive[number % len(alive)] for number in sorted(numbers)) if alive else ():
             self.announced += node_id not in self.market.notices
             self.losses += node_id not in self.market.notices
             self.market.announce(node_id, minutes=minutes)
