@@ -89,7 +89,7 @@ def test_an_agent_that_counts_as_it_should_is_never_in_doubt(turns: list[tuple[S
 
 
 def test_agents_that_are_asked_over_http_are_held_to_what_they_said() -> None:
-    """Also by the last question; another machine, and one that has gone and come again, are not in doubt."""
+    """Also by the last question, and where a region was not listed for a round; another machine is not in doubt."""
     clock, states = ManualClock(wall=NOW), {"i-1": State.BUSY, "i-2": State.IDLE}
 
     def rule(name: str) -> Callable[[BaseHTTPRequestHandler], None]:
@@ -120,4 +120,15 @@ def test_agents_that_are_asked_over_http_are_held_to_what_they_said() -> None:
     assert "it claims to have been idle for 2h, but it was seen at work 1m" in (seen[0].doubt or "")
     assert confirmed is not None
     assert confirmed.activity.state is State.UNKNOWN
-    assert again.state is State.IDLE
+    assert again.state is State.UNKNOWN
+
+
+@given(gone=st.integers(0, 200))
+def test_what_is_remembered_is_bounded_by_the_fleet(gone: int) -> None:
+    """Machines that came and went are forgotten."""
+    heard = SeenAtWork()
+    for number in range(gone):
+        heard.hold(f"i-{number}", NodeReport(verdict=a_verdict(f"i-{number}", State.BUSY)), 0.0)
+        heard.forget_others(["i-a", "i-b"])
+
+    assert heard.remembered <= 4

@@ -14,6 +14,7 @@ from gpuwatch.model.fleet import NodeReport
 
 _DAY_SECONDS = 86400.0
 _SLACK_SECONDS = 120.0  # work may end, and be dated back, between two samples
+_MANY = 2  # times as many as there are
 _BUSY, _UNKNOWN = State.BUSY, State.UNKNOWN  # to look a member up takes longer than to compare it
 
 
@@ -23,10 +24,16 @@ class SeenAtWork:
 
     _seen: dict[str, float] = field(default_factory=dict, init=False)
 
+    @property
+    def remembered(self) -> int:
+        """How many machines it knows."""
+        return len(self._seen)
+
     def forget_others(self, ids: Collection[str]) -> None:
-        """Keep the machines with these ids alone."""
-        for node_id in self._seen.keys() - set(ids):
-            del self._seen[node_id]
+        """Keep the machines with these ids alone, once most are others: a region that is not listed comes again."""
+        if len(self._seen) > _MANY * len(ids):
+            for node_id in self._seen.keys() - set(ids):
+                del self._seen[node_id]
 
     def hold(self, node_id: str, report: NodeReport, uptime: float) -> NodeReport:
         """Give the report back, with unknown use where its machine was seen at work since it claims to be idle."""
