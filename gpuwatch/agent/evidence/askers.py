@@ -40,6 +40,7 @@ _WINDOW_SECONDS, _WINDOWS, _FEWEST_WINDOWS = 600.0, 36, 5
 _STANDS_OUT_BYTES, _STANDS_OUT_TIMES = 1000, 3
 _BROUGHT_BYTES, _BROUGHT_TIMES = 200, 2  # an agent reports; a request for a page is less, and its answer more
 SCANNED_PORTS = 4
+SSH = "ssh"  # the protocol of what is reached through this machine: who asks sits elsewhere, and is no scanner
 _AWAY_SECONDS = 900.0
 _TURNS, _TURNS_SECONDS = 3, 600.0
 _HALF_HOUR_SECONDS, _HALF_HOURS, _FEWEST_HALF_HOURS = 1800.0, 24, 12
@@ -294,14 +295,18 @@ class Arrivals:
         self._looked_at = at
         self._asked = {**({} if known is None else known), **dict.fromkeys((*asks, *connected), at)}
         _forget_old(self._asked, at)
-        ports = Counter(ask.peer for ask in self._asked)
+        ports = Counter((ask.peer, ask.protocol == SSH) for ask in self._asked)
         ready = {ask: hour for ask, (since, hour) in self._new.items() if at - since >= LASTING_SECONDS}
         for ask in ready:
             del self._new[ask]
-        came = {ask: hour for ask, hour in ready.items() if ports[ask.peer] < SCANNED_PORTS}
+        scanned = {ask for ask in ready if ports[ask.peer, ask.protocol == SSH] >= SCANNED_PORTS}
         return Came(
-            ports=frozenset(ask.words for ask, hour in came.items() if hour),
-            used=frozenset(ask.words for ask in came if ip_address(ask.peer).is_private),
+            ports=frozenset(ask.words for ask, hour in ready.items() if hour and ask not in scanned),
+            used=frozenset(
+                ask.words
+                for ask in ready
+                if (ask not in scanned or ask.protocol == SSH) and ip_address(ask.peer).is_private
+            ),
         )
 
 

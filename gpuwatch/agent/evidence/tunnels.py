@@ -9,12 +9,11 @@
 
 from collections.abc import Mapping
 
-from gpuwatch.agent.evidence.askers import LASTING_SECONDS, Ask, Page
+from gpuwatch.agent.evidence.askers import LASTING_SECONDS, SSH, Ask, Page
 from gpuwatch.agent.evidence.sock_diag import Grown, Sock, Sockets
 from gpuwatch.agent.evidence.socket_owners import Holders
 from gpuwatch.agent.processes.process import Kind
 
-_SSH = "ssh"
 _MOST_PORTS = 256
 
 
@@ -50,12 +49,12 @@ def onward(found: Sockets, holders: Mapping[int, Holders]) -> list[Sock]:
 
 def asks_of(passed: list[Sock]) -> set[Ask]:
     """Who is reached so, as what is asked."""
-    return {Ask(peer=each.remote[0], port=each.remote[1], protocol=_SSH) for each in passed}
+    return {Ask(peer=each.remote[0], port=each.remote[1], protocol=SSH) for each in passed}
 
 
 def is_onward(port: str) -> bool:
     """Whether a port, as `Ask.words` has it, is one of another machine that is reached so."""
-    return port.startswith(f"{_SSH} ")
+    return port.startswith(f"{SSH} ")
 
 
 def _is_peoples(held: Holders | None) -> bool:

@@ -8,6 +8,7 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
+from gpuwatch.agent.evidence.askers import Arrivals, Ask
 from gpuwatch.agent.evidence.connections import Connections
 from gpuwatch.agent.evidence.settings import ConnectionSettings
 from gpuwatch.agent.evidence.sock_diag import Sock, Sockets
@@ -108,3 +109,16 @@ def test_who_reaches_others_by_ssh_is_due_at_that_hour(tmp_path: Path, monkeypat
 
     assert told == [{"ssh 22"}]
     assert seen.says is State.IDLE
+
+
+@pytest.mark.parametrize("reached", [(), (22, 80, 443), (8888, 6006, 5000, 3000)])
+def test_who_is_reached_through_here_at_many_ports_scans_nothing(reached: tuple[int, ...]) -> None:
+    """Its own visit counts, and so do four ports that somebody's SSH passes on."""
+    arrivals, peer = Arrivals(), bytes((10, 0, 0, 9))
+    asks = {Ask(peer=peer, port=8000), *(Ask(peer=peer, port=port, protocol="ssh") for port in reached)}
+    arrivals.take((), 0.0)
+    arrivals.take(asks, 10.0)
+    came = arrivals.take(asks, 70.0)
+
+    assert came.used == {"tcp 8000", *(f"ssh {port}" for port in reached)}
+    assert "tcp 8000" in came.ports
