@@ -11,8 +11,8 @@ by who asks it. Rules, all of them, by port; a machine counts once, however ofte
 3. What is short and small does not count: health checks, probes, scanners. Unless machines bring more than they take,
    again and again, or three of a private network do: agents that report to a server.
 4. Where this machine asks the same port elsewhere, it is one of a mesh of equals (BGP, gossip): what moves less than a
-   kilobyte a second there does not count. It is none of a machine that brings more than it takes and that this one does
-   not ask: a relay passes on what others bring (a gateway of logs or traces).
+   kilobyte a second there does not count. A machine that brings more than it takes, and that this one does not ask, is
+   no equal: this one is a relay, which passes on what others bring (a gateway of logs or traces).
 
 What counted is remembered for an hour, so that machines which come each half hour are several.
 

@@ -131,18 +131,18 @@ class Ended:
     def __init__(self, roots: Roots) -> None:
         """Nobody has asked the kernel yet."""
         self._roots = roots
-        self._told: socket.socket | None = None
+        self._channel: socket.socket | None = None
         self._pause = 0
 
     @property
     def are_known(self) -> bool:
         """Whether the kernel shows them now."""
-        return self._told is not None
+        return self._channel is not None
 
     def __del__(self) -> None:
         """Nobody hears any more."""
-        if self._told is not None:
-            self._told.close()
+        if self._channel is not None:
+            self._channel.close()
 
     def add_to(self, found: Sockets) -> Sockets:
         """The connections of now, and those that ended since the call before."""
@@ -163,14 +163,14 @@ class Ended:
         """All that the kernel shows. It says first that it kept no more, and then what it kept."""
         if self._pause:
             self._pause -= 1
-        elif self._told is None:
-            self._told = _hear_of_ends()
+        elif self._channel is None:
+            self._channel = _hear_of_ends()
         errors = 0
         for _ in range(_MOST_ENDS):
-            if self._told is None:
+            if self._channel is None:
                 return
             try:
-                data = self._told.recv(_BUFFER_BYTES)
+                data = self._channel.recv(_BUFFER_BYTES)
             except BlockingIOError:
                 break
             except OSError:
@@ -182,9 +182,9 @@ class Ended:
                 yield _socket(data[_HEADER.size :])[1]
         else:
             errors += 1
-        if errors and self._told is not None:
-            self._told.close()
-            self._told, self._pause = None, _PAUSE_LOOKS
+        if errors and self._channel is not None:
+            self._channel.close()
+            self._channel, self._pause = None, _PAUSE_LOOKS
 
 
 def _asked_something(each: Sock) -> bool:

@@ -48,12 +48,12 @@ def onward(found: Sockets, holders: Mapping[int, Holders]) -> list[Sock]:
 
 
 def asks_of(passed: list[Sock]) -> set[Ask]:
-    """Who is reached so, as what is asked."""
+    """The machines and ports that these connections reach."""
     return {Ask(peer=each.remote[0], port=each.remote[1], protocol=SSH) for each in passed}
 
 
 def is_onward(port: str) -> bool:
-    """Whether a port, as `Ask.words` has it, is one of another machine that is reached so."""
+    """Whether a port, as `Ask.words` has it, is on another machine that somebody reaches through SSH here."""
     return port.startswith(f"{SSH} ")
 
 

@@ -30,13 +30,13 @@ class SeenAtWork:
         return len(self._seen)
 
     def forget_others(self, ids: Collection[str]) -> None:
-        """Keep the machines with these ids alone, once most are others: a region that is not listed comes again."""
+        """Forget all machines but these, once there are many others: a region may be missing from one list."""
         if len(self._seen) > _MANY * len(ids):
             for node_id in self._seen.keys() - set(ids):
                 del self._seen[node_id]
 
     def hold(self, node_id: str, report: NodeReport, uptime: float) -> NodeReport:
-        """Give the report back, with unknown use where its machine was seen at work since it claims to be idle."""
+        """Return the report. Its use is unknown if it claims an idle time that begins before its last work."""
         verdict = report.verdict
         if verdict is None:
             return report

@@ -145,8 +145,8 @@ def _told(ended: Ended, number: int) -> list[Sock]:
     while len(found) < number:
         found += [each for each in ended._take() if each.remote[1]]
         if len(found) < number:
-            assert ended._told is not None
-            assert select.select([ended._told], [], [], 60)[0]
+            assert ended._channel is not None
+            assert select.select([ended._channel], [], [], 60)[0]
     return found
 
 
@@ -162,23 +162,30 @@ def test_the_end_of_a_connection_is_told_with_all_that_it_moved() -> None:
     assert {(each.local[0][-1], (each.received or 0) // 10) for each in found} == {(2, 500), (1, 0)}
 
 
+def _read_until_it_rests(ended: Ended) -> list[int]:
+    """How many ends each look read, while they go on."""
+    counts = []
+    for _ in range(20):
+        _one_ends(1)
+    while ended._channel is not None:
+        assert select.select([ended._channel], [], [], 60)[0]
+        counts.append(len(list(ended._take())))
+        _one_ends(1)
+    return counts
+
+
 @needs_sock_diag
 def test_who_has_more_ends_than_the_kernel_keeps_is_not_followed_for_a_while(monkeypatch: pytest.MonkeyPatch) -> None:
     """What it kept is read; it has no more work with it then, and tells again after that."""
     monkeypatch.setattr("gpuwatch.agent.evidence.sock_diag._BUFFER_BYTES", 4096)
     ended = Ended(Roots())
     list(ended._take())
-    for _ in range(20):
-        _one_ends(1)
-    while ended._told is not None:
-        assert select.select([ended._told], [], [], 60)[0]
-        list(ended._take())
-        _one_ends(1)
+    _read_until_it_rests(ended)
     for _ in range(_PAUSE_LOOKS):
         assert not list(ended._take())
 
     # Ends of this test that come late, and those of other programs, may be too many once more.
-    assert any((list(ended._take()), ended._told is not None)[1] for _ in range(100 * _PAUSE_LOOKS))
+    assert any((list(ended._take()), ended._channel is not None)[1] for _ in range(100 * _PAUSE_LOOKS))
 
 
 @needs_sock_diag
@@ -187,10 +194,5 @@ def test_ends_that_come_as_fast_as_they_are_read_hold_up_no_look(monkeypatch: py
     monkeypatch.setattr("gpuwatch.agent.evidence.sock_diag._MOST_ENDS", 4)
     ended = Ended(Roots())
     list(ended._take())
-    for _ in range(20):
-        _one_ends(1)
-    while ended._told is not None:
-        assert select.select([ended._told], [], [], 60)[0]
-        assert len(list(ended._take())) <= 4
-        _one_ends(1)
+    assert max(_read_until_it_rests(ended)) <= 4
     assert ended._pause == _PAUSE_LOOKS
