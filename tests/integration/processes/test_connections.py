@@ -38,7 +38,7 @@ class Looking:
 
     def wait_for_an_end(self) -> None:
         """The kernel shows the end of a connection a moment after it."""
-        shown = self._signal._ended._told
+        shown = self._signal._ended._channel
         assert shown is not None
         assert select.select([shown], [], [], 60)[0]
 
