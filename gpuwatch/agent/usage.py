@@ -55,8 +55,13 @@ class UsageCounters:
         )
 
     def _measure(self, uuid: str, ended: float, joules: float) -> None:
-        """The driver's counter sees through gaps; if it started again, that stretch is not measured."""
+        """The driver's counter sees through gaps; if it started again, that stretch is not measured.
+
+        It is read every few seconds: while it is as it was, neither energy nor time has been measured.
+        """
         then, before = self._energy.get(uuid, (ended, joules))
+        if joules == before and uuid in self._energy:
+            return
         self._energy[uuid] = ended, joules
         if joules >= before:
             self._joules += joules - before

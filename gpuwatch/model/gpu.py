@@ -53,7 +53,8 @@ def _numbered_names(what: str, names: tuple[str, ...]) -> str:
 class GpuReading(LinkReading):
     """What one GPU showed in one cycle; `at` is wall-clock UTC.
 
-    `clock_events` are names of `CLOCK_EVENTS`; an empty tuple is a measured "none". `processes` empty is a measured
+    `clock_events` are names of `CLOCK_EVENTS`; an empty tuple is a measured "none". `clock_events_read`: they and their
+    counters were read in this cycle, else they are of an earlier one. `processes` empty is a measured
     "nobody", None is "could not be listed"; with `processes_partial` there may be more processes. `mig_instances` is
     None on a GPU that MIG does not split, or if they could not all be listed. `implausible` names the fields without a
     value because the driver's could not be true.
@@ -220,6 +221,7 @@ class GpuReading(LinkReading):
         int | None, Metric(_numbered_names("Who may compute", COMPUTE_MODES), "ComputeMode", slow=True, group="modes")
     ] = None
     clock_events: tuple[str, ...] | None = None
+    clock_events_read: bool = True
     processes: tuple[GpuProcess, ...] | None = None
     processes_partial: bool | None = None
     mig_instances: tuple[MigInstance, ...] | None = None

@@ -93,7 +93,7 @@ def _fold_gpu(
     """Fold one GPU's reading: its new memory and its state."""
     now, own = sample.monotonic_seconds, sample.service_pids
     mean_power = _mean_power(known, reading, now)
-    counters = counters_of(reading, now)
+    counters = counters_of(reading, known.links, now)
     derived = Derived(
         mean_watts=mean_power,
         busy_watts=busy_watts(reading, known.rest, rules),

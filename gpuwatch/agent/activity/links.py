@@ -3,13 +3,15 @@
 from dataclasses import dataclass
 
 from gpuwatch.model.gpu import GpuReading
+from gpuwatch.model.metric import STEADY_SECONDS
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class LinkCounters:
-    """The counters of one look, and when it was, on the monotonic clock."""
+    """The counters of one look, and when they were read, on the monotonic clock."""
 
     seconds: float
+    pcie_seconds: float
     pcie: tuple[int | None, int | None]
     nvlink: tuple[int | None, int | None]
 
@@ -22,21 +24,26 @@ class LinkRates:
     nvlink: float | None = None
 
 
-def counters_of(reading: GpuReading, seconds: float) -> LinkCounters:
-    """The counters of this look."""
+def counters_of(reading: GpuReading, before: LinkCounters | None, seconds: float) -> LinkCounters:
+    """The counters of this look. Where the rate over PCIe is measured, these may have been read STEADY_SECONDS ago."""
+    pcie = (reading.pcie_tx_bytes_total, reading.pcie_rx_bytes_total)
+    measured = reading.pcie_tx_bytes_per_second is not None or reading.pcie_rx_bytes_per_second is not None
+    pcie_seconds = seconds
+    if measured and before is not None and before.pcie == pcie:
+        pcie_seconds = max(before.pcie_seconds, seconds - STEADY_SECONDS)
     return LinkCounters(
         seconds=seconds,
-        pcie=(reading.pcie_tx_bytes_total, reading.pcie_rx_bytes_total),
+        pcie_seconds=pcie_seconds,
+        pcie=pcie,
         nvlink=(reading.nvlink_tx_bytes_total, reading.nvlink_rx_bytes_total),
     )
 
 
 def rates_of(reading: GpuReading, before: LinkCounters | None, now: LinkCounters) -> LinkRates:
-    """What the driver measured, else what the counters grew by since the look before. One that fell has wrapped."""
-    span = 0.0 if before is None else now.seconds - before.seconds
+    """What the driver measured, else what the counters grew by since they were read. One that fell has wrapped."""
 
     def rate(
-        measured: tuple[float | None, ...], then: tuple[int | None, ...], last: tuple[int | None, ...]
+        measured: tuple[float | None, ...], then: tuple[int | None, ...], last: tuple[int | None, ...], span: float
     ) -> float | None:
         found = [each for each in measured if each is not None]
         if not found and span > 0:
@@ -49,10 +56,12 @@ def rates_of(reading: GpuReading, before: LinkCounters | None, now: LinkCounters
             (reading.pcie_tx_bytes_per_second, reading.pcie_rx_bytes_per_second),
             (None, None) if before is None else before.pcie,
             now.pcie,
+            0.0 if before is None else now.pcie_seconds - before.pcie_seconds,
         ),
         nvlink=rate(
             (reading.nvlink_tx_bytes_per_second, reading.nvlink_rx_bytes_per_second),
             (None, None) if before is None else before.nvlink,
             now.nvlink,
+            0.0 if before is None else now.seconds - before.seconds,
         ),
     )

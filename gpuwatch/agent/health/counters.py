@@ -27,6 +27,7 @@ class Figures:
     new_uncorrected: int = 0
     corrected: int | None = None
     corrected_per_hour: float = 0.0
+    clocks_read_seconds: float | None = None  # when the clock events and their counters were read
     clock_seconds: Mapping[str, float] | None = None
     clock_events: tuple[str, ...] = ()
     thermal_ratio: float = 0.0
@@ -43,14 +44,11 @@ class Figures:
         return before is not None and now is not None and now < before / 2
 
     def after_reading(self, reading: GpuReading, now: float, rules: HealthRules) -> "Figures":
-        """The figures with one more reading. A counter that starts again adds nothing; an unknown one stays."""
-        gap = 0.0 if self.read_seconds is None else max(0.0, now - self.read_seconds)
-        gap = gap if gap <= BLIND_SECONDS else 0.0
-        weight = gap / (rules.throttle_window + gap)
-        thermal = self._share(reading, _THERMAL_EVENTS, gap)
-        power_brake = self._share(reading, _POWER_BRAKE_EVENTS, gap)
-        unnamed = not _HARDWARE_REASONS.intersection(reading.clock_events or ())
-        hardware = self._share(reading, (_HARDWARE_EVENT,), gap) if unnamed else 0.0
+        """The figures with one more reading. A counter that starts again adds nothing; an unknown one stays.
+
+        What errors grew by is added, whenever they were read; a share of time is of the time between two reads.
+        """
+        gap = _gap(self.read_seconds, now)
         corrected = reading.ecc_corrected_volatile_errors_total
         uncorrected = reading.ecc_uncorrected_volatile_errors_total
         energy = reading.energy_joules_total
@@ -58,28 +56,45 @@ class Figures:
         links = self if not self.has_restarted(reading) else replace(self, link_recoveries=None, link_repeats=None)
         errors = reading.nvlink_errors_total or {}
         recoveries, repeats = errors.get("recovery"), _sum_known(errors, _REPEATS)
-        return Figures(
+        return replace(
+            self._after_clocks(reading, now, rules),
             read_seconds=now,
             energy_joules=self.energy_joules if energy is None else energy,
             uncorrected=self.uncorrected if uncorrected is None else uncorrected,
             new_uncorrected=_increase(self.uncorrected, uncorrected),
             corrected=self.corrected if corrected is None else corrected,
             corrected_per_hour=self.corrected_per_hour * fading + _increase(self.corrected, corrected),
-            clock_seconds=reading.clock_event_seconds_total,
-            clock_events=reading.clock_events or (),
-            thermal_ratio=self.thermal_ratio + (thermal - self.thermal_ratio) * weight,
-            power_brake_ratio=self.power_brake_ratio + (power_brake - self.power_brake_ratio) * weight,
-            hardware_ratio=self.hardware_ratio + (hardware - self.hardware_ratio) * weight,
             link_recoveries=_most(links.link_recoveries, recoveries),
             recoveries_per_hour=self.recoveries_per_hour * fading + _increase(links.link_recoveries, recoveries),
             link_repeats=_most(links.link_repeats, repeats),
             repeats_per_hour=self.repeats_per_hour * fading + _increase(links.link_repeats, repeats),
         )
 
-    def _share(self, reading: GpuReading, events: tuple[str, ...], gap: float) -> float:
-        """The share of the time since the last reading in which any of these held the clocks down.
+    def _after_clocks(self, reading: GpuReading, now: float, rules: HealthRules) -> "Figures":
+        """The figures with what this reading says of clocks; the cycles between two reads of that say nothing."""
+        unknown = reading.clock_events is None and reading.clock_event_seconds_total is None
+        if unknown or not reading.clock_events_read:
+            return self
+        gap = _gap(self.clocks_read_seconds, now)
+        weight = gap / (rules.throttle_window + gap)
+        thermal = self._share(reading, _THERMAL_EVENTS, gap)
+        power_brake = self._share(reading, _POWER_BRAKE_EVENTS, gap)
+        unnamed = not _HARDWARE_REASONS.intersection(reading.clock_events or ())
+        hardware = self._share(reading, (_HARDWARE_EVENT,), gap) if unnamed else 0.0
+        return replace(
+            self,
+            clocks_read_seconds=now,
+            clock_seconds=reading.clock_event_seconds_total,
+            clock_events=reading.clock_events or (),
+            thermal_ratio=self.thermal_ratio + (thermal - self.thermal_ratio) * weight,
+            power_brake_ratio=self.power_brake_ratio + (power_brake - self.power_brake_ratio) * weight,
+            hardware_ratio=self.hardware_ratio + (hardware - self.hardware_ratio) * weight,
+        )
 
-        The driver's counters say it, unless they stand still while the event is there at both readings.
+    def _share(self, reading: GpuReading, events: tuple[str, ...], gap: float) -> float:
+        """The share of the time since they were last read in which any of these held the clocks down.
+
+        The driver's counters say it, unless they stand still while the event is there at both reads.
         """
         before, after = self.clock_seconds or {}, reading.clock_event_seconds_total or {}
         counted = max(
@@ -90,6 +105,12 @@ class Figures:
         if counted is not None and gap > 0 and not still:
             return min(1.0, max(0.0, counted) / gap)
         return float(now)
+
+
+def _gap(before: float | None, now: float) -> float:
+    """The seconds since then; 0 if that is not known, or too long ago."""
+    gap = 0.0 if before is None else max(0.0, now - before)
+    return gap if gap <= BLIND_SECONDS else 0.0
 
 
 def _most(before: float | None, after: float | None) -> float | None:

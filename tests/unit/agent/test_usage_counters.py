@@ -81,6 +81,19 @@ def test_joules_are_the_differences_of_the_drivers_counter() -> None:
     assert host.tally.joules_gpu_seconds == pytest.approx(1 + 60 + 1)
 
 
+def test_joules_and_their_seconds_are_counted_together() -> None:
+    """The driver's counter is read every ten seconds: whoever asks in between divides no energy by more time."""
+    host = Host()
+    watts = []
+    for second in range(40):
+        host.cycle(a_reading(0, energy_joules_total=1000.0 + 70.0 * (second - second % 10)))
+        tally = host.tally
+        watts += [tally.joules / tally.joules_gpu_seconds] if tally.joules_gpu_seconds else []
+
+    assert watts
+    assert set(watts) == {70.0}
+
+
 def test_a_verdict_with_and_without_a_tally_is_read() -> None:
     """An older agent gives none; a later controller takes both."""
     host = Host()

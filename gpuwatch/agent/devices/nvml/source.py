@@ -189,7 +189,7 @@ class NvmlSource:
         if gpu.slow_at is None or now - gpu.slow_at >= SLOW_SECONDS:
             device.slow, gpu.slow_at = read("slow", tables.slow), now
         fast, whole = read("fast", tables.fast), True
-        if gpu.steady_due(now):
+        if steady := gpu.steady_due(now):
             device.steady, gpu.steady_at = read("steady", tables.steady), now
             gpu.steady_reads = 0 if visits[-1].failure else gpu.steady_reads + 1
             device.implausible.pop("links", None)
@@ -214,7 +214,8 @@ class NvmlSource:
         values = device.slow | device.costly | device.steady | device.holders | fast
         wrong = impossible_sizes(values)
         implausible = wrong.union(*device.implausible.values())
-        return values | dict.fromkeys(wrong) | {"implausible": tuple(sorted(implausible))}
+        told = {"clock_events_read": steady, "implausible": tuple(sorted(implausible))}
+        return values | dict.fromkeys(wrong) | told
 
     def _failure(self, error: nvml.NVMLError) -> SourceUnavailableError:
         if error.value in DRIVER:

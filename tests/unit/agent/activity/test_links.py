@@ -50,6 +50,16 @@ def test_what_the_driver_measures_goes_before_its_counters() -> None:
     assert state_after(*readings) is State.IDLE
 
 
+@pytest.mark.parametrize("looks", [5, 500])
+@pytest.mark.parametrize(("moved", "state"), [(200_000_000, State.IDLE), (1_000_000_000, State.BUSY)])
+def test_bytes_counted_since_an_older_read_are_no_burst_of_one_cycle(moved: int, state: State, looks: int) -> None:
+    """Where GPM gives rates the counters are read every few seconds: when it fails, they have grown for as long."""
+    measured: dict[str, Any] = {"pcie_tx_bytes_per_second": 1e6, "pcie_rx_bytes_per_second": 1e6}
+    held = [a_reading(**measured, pcie_tx_bytes_total=WRAP)] * looks
+
+    assert state_after(*held, a_reading(pcie_tx_bytes_total=WRAP + moved)) is state
+
+
 def test_a_transfer_is_no_deadlock() -> None:
     """A rank that exchanges data over NVLink at full utilization works, however little power that takes."""
     stuck: dict[str, Any] = {"utilization_ratio": 1.0, "utilization_max_ratio": 1.0}
