@@ -1,4 +1,4 @@
-"""P2, P9: no machine goes on an idle time that reaches back before the controller itself last saw it at work.
+"""P2, P9: no machine or pod goes on an idle time that reaches back before the controller itself last saw it at work.
 
 Two agents of one id may answer for it by turns, or an agent may be put back to an older state.
 """
@@ -18,10 +18,15 @@ from gpuwatch.controller.observe.settings import ObserveSettings
 from gpuwatch.model.activity import State
 from gpuwatch.model.fleet import Node, NodeReport, NodeVerdict
 from gpuwatch.model.health import Finding, GpuHealth, Health, Remedy
+from gpuwatch.model.verdict import PodVerdict
 from gpuwatch.policies.health_settings import HealthRules
+from gpuwatch.policies.kubernetes.idle_pods_settings import IdlePodRules
+from gpuwatch.policies.kubernetes.settings import KubernetesRules
 from gpuwatch.runtime.clock import ManualClock
+from tests.support.builders.clusters import a_cluster_desk
 from tests.support.builders.fleet import NOW, RULES, Desk, a_node, a_verdict, an_activity
 from tests.support.builders.light_desk import LightDesk
+from tests.support.builders.workloads import its_pod
 from tests.support.fakes.scraped_agent import an_agent, encoded
 
 MINUTE, DAY = 60.0, 86400.0
@@ -71,6 +76,39 @@ def test_two_agents_by_turns_stop_nothing_that_one_of_them_sees_at_work(
         desk.round()
 
     assert desk.fleet.stops() == []
+
+
+@settings(max_examples=4, deadline=None)
+@given(seed=st.integers(0, 2**32), busy=st.sampled_from([0.02, 0.1, 0.5]), by_gpu=st.booleans())
+@example(seed=0, busy=0.1, by_gpu=False)
+@example(seed=0, busy=0.1, by_gpu=True)
+def test_no_pod_on_a_busy_machine_ends_while_one_of_two_agents_sees_it_at_work(
+    seed: int, busy: float, *, by_gpu: bool
+) -> None:
+    """The machine is busy with others in every answer; the pod works, on its GPU or besides it, in some."""
+    pods = IdlePodRules(action="as-annotated", timeout=3600.0, grace_period=600.0)
+    rules = replace(RULES, idle=replace(RULES.idle, action="report"), kubernetes=KubernetesRules(pods=pods))
+    pod = its_pod(gpu_uuids=("GPU-i-1-0",))
+    desk, chance, heard, asked = a_cluster_desk(rules, pod), random.Random(seed), SeenAtWork(), [0]
+    others = an_activity(State.BUSY, 0.0)
+
+    def answer(node: Node) -> NodeReport:
+        asked[0] += 1
+        works = asked[0] == 1 or chance.random() < busy
+        verdict = a_verdict(node.id, State.BUSY, 0.0, gpus=2, at=desk.clock.now())
+        if node.id == "i-1":
+            idle = an_activity(State.IDLE, 7200.0 + desk.clock.monotonic())
+            at_work = others if works else idle
+            gpus = (replace(verdict.gpus[0], pods=(str(pod),), activity=at_work if by_gpu else idle), verdict.gpus[1])
+            its = (PodVerdict(uid=pod.uid, name=str(pod), activity=idle if by_gpu else at_work),)
+            verdict = replace(verdict, gpus=gpus, pods=its, other_pods=())
+        return heard.hold(node.id, NodeReport(verdict=verdict, received_at=desk.clock.now()), desk.clock.uptime())
+
+    desk.fleet.answer = answer
+    steps = [each for _ in range(100) for each in desk.round().workloads]
+
+    assert {each.use.id for each in steps} == {"kube:prod/team-a/Notebook/alice"}
+    assert desk.cluster.workloads.calls == []
 
 
 @settings(max_examples=8, deadline=None)

@@ -149,6 +149,11 @@ def stretches(lookback_seconds: float) -> int:
     return math.ceil(lookback_seconds / STRETCH) + 1
 
 
+def reach_seconds(settings: PromqlSettings) -> float:
+    """How long before its newest sample the work may be that the window of another exporter shows, at most."""
+    return stretches(settings.lookback) * STRETCH + (RULE_STRETCH if settings.rules else 0.0)
+
+
 def enough(settings: PromqlSettings) -> int:
     """How many samples what counts them must see at least: one for each scrape but those that may be lost."""
     window = RULE_STRETCH if settings.rules else STRETCH

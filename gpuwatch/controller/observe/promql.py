@@ -10,7 +10,13 @@ from collections.abc import Callable, Collection, Iterable, Mapping, Sequence
 from dataclasses import dataclass, field, replace
 from ipaddress import ip_address
 
-from gpuwatch.controller.observe.exporters import DIALECTS, agent_queries, exporter_queries, measure_query
+from gpuwatch.controller.observe.exporters import (
+    DIALECTS,
+    agent_queries,
+    exporter_queries,
+    measure_query,
+    reach_seconds,
+)
 from gpuwatch.controller.observe.pool_metrics import evaluate_queries, pool_mean
 from gpuwatch.controller.observe.prometheus_api import Answer, PromApi
 from gpuwatch.controller.observe.scrape import ScrapeSource
@@ -74,6 +80,7 @@ class PromqlSource:
         """All nodes by a handful of queries; one that cannot be answered whole leaves all unknown."""
         at = self.clock.now()  # the moment that the queries are about, or one just before it
         self._remember_addresses(nodes)
+        self.agents.at_work.forget_others({node.id for node in nodes})
         signals = [each if each.verdict is None else replace(each, received_at=at) for each in self._signals(nodes)]
         seen = tuple(replace(node, signal=signal) for node, signal in zip(nodes, signals, strict=True))
         return Fleet(observed_at=self.clock.now(), nodes=seen)
@@ -145,7 +152,9 @@ class PromqlSource:
                 signals.append(agents_signal(node, owner.targets[0], moment))
             else:
                 signals.append(exporters_signal(node, owner.targets[0], moment, dialect))
-        return signals
+        reach, uptime = reach_seconds(settings), self.clock.uptime()
+        held = self.agents.at_work.hold  # what agents themselves said when they were asked to confirm counts, too
+        return [held(node.id, signal, uptime, reach) for node, signal in zip(nodes, signals, strict=True)]
 
     def _remember_addresses(self, nodes: Sequence[Node]) -> None:
         """Remember for a while which addresses are the fleet's: samples of a machine outlive it by minutes."""

@@ -72,7 +72,7 @@ class ScrapeSource:
     # When each node's agent was asked last, and whose did not answer in time then.
     _asked: dict[str, float] = field(default_factory=dict, init=False, repr=False)
     _silent: dict[str, float] = field(default_factory=dict, init=False, repr=False)
-    _at_work: SeenAtWork = field(default_factory=SeenAtWork, init=False, repr=False)
+    at_work: SeenAtWork = field(default_factory=SeenAtWork, init=False, repr=False)
 
     def observe(self, nodes: Sequence[Node]) -> Fleet:
         """Ask every running node at once; cost: one small request a node.
@@ -104,7 +104,7 @@ class ScrapeSource:
         for memory in (self._asked, self._silent):
             for node_id in memory.keys() - ids:
                 del memory[node_id]
-        self._at_work.forget_others(ids)
+        self.at_work.forget_others(ids)
         started = "" if self._asked else self.clock.now().isoformat()
 
         def place(node: Node) -> tuple[float, int]:
@@ -217,7 +217,7 @@ class ScrapeSource:
                     return NodeReport(failure=failure_of(error))
             self._silent.pop(node.id, None)
             report = read_answer(body, node, self.clock.now(), self.max_age_seconds)
-            return self._at_work.hold(node.id, report, self.clock.uptime())
+            return self.at_work.hold(node.id, report, self.clock.uptime())
 
         headers = {"Cache-Control": "no-cache, no-store", "Accept": "application/json"}
 
