@@ -5,7 +5,20 @@ from dataclasses import dataclass
 from datetime import datetime
 from typing import Any
 
-from sqlalchemy import ColumnElement, Connection, FromClause, Row, Select, Table, and_, false, func, or_, select, true
+from sqlalchemy import (
+    ColumnElement,
+    Connection,
+    FromClause,
+    Row,
+    Select,
+    Table,
+    false,
+    func,
+    or_,
+    select,
+    true,
+    union_all,
+)
 
 from gpuwatch.ledger import views
 from gpuwatch.ledger.chain import text
@@ -14,6 +27,7 @@ from gpuwatch.ledger.store import Store
 from gpuwatch.ledger.tables import APPROVALS, BACKTESTS, CONTROLS, INTENTS, KEEPS, MESSAGES, OUTCOMES, ROUNDS
 from gpuwatch.model.decision import Verb
 from gpuwatch.model.duration import format_time
+from gpuwatch.policies.launches import NEW
 from gpuwatch.policies.lives import launch_details
 
 _STEPS = tuple(verb.value for verb in Verb if verb is not Verb.HOLD)
@@ -35,7 +49,8 @@ ENTRIES = 20  # about one node, that are given at most
 _ORDERS = ("pause", "resume", "acknowledge", "observe", "enforce", "away")
 _LATE = OUTCOMES.alias("late")
 _LAST = select(func.max(_LATE.c.id)).where(_LATE.c.key == INTENTS.c.key).correlate(INTENTS).scalar_subquery()
-_NAMED = OUTCOMES.alias("named")
+_NAMED, _ASKED = OUTCOMES.alias("named"), INTENTS.alias("asked")
+_AFTER_NEW = f"{NEW[:-1]}{chr(ord(NEW[-1]) + 1)}"  # the first text that does not begin as the name of a new machine
 _DONE = INTENTS.outerjoin(ROUNDS, ROUNDS.c.id == INTENTS.c.round_id).outerjoin(OUTCOMES, OUTCOMES.c.id == _LAST)
 
 
@@ -82,10 +97,11 @@ class AuditLog:
 
         The launch that brought a machine is one of these. There are ENTRIES at most.
         """
-        query = select(INTENTS).where(_of_machine(node_id)).order_by(INTENTS.c.id.desc()).limit(ENTRIES)
-        if until is not None:
-            query = query.where(INTENTS.c.at <= text(until))
         with self._store.reading() as db:
+            its = _of_machine(node_id, by_bytes=db.dialect.name == "sqlite")
+            query = select(INTENTS).where(its).order_by(INTENTS.c.id.desc()).limit(ENTRIES)
+            if until is not None:
+                query = query.where(INTENTS.c.at <= text(until))
             return tuple(views.entries(db, db.execute(query).all()))
 
 
@@ -178,12 +194,18 @@ def _trace(
     return AuditRecord(id=row.id, at=at, who=who, what=what, node_id=node_id, pool=pool, why=why, result=result)
 
 
-def _of_machine(node_id: str) -> ColumnElement[bool]:
-    """What was done to a machine, and the launch that brought it: of that the outcomes alone name the machine."""
+def _of_machine(node_id: str, *, by_bytes: bool = False) -> ColumnElement[bool]:
+    """What was done to a machine, and the launch that brought it: of that the outcomes alone name the machine.
+
+    `by_bytes` is whether the index of machines is in the order of bytes. Then launches stand together in it, by the
+    name of a new machine, and nothing else is walked for them; in the order of a language they may stand anywhere.
+    """
     whole, begins = launch_details(node_id)
     said = [_NAMED.c.detail.in_(whole), *(_NAMED.c.detail.startswith(each, autoescape=True) for each in begins)]
-    brought = select(_NAMED.c.id).where(_NAMED.c.key == INTENTS.c.key, or_(*said)).correlate(INTENTS).exists()
-    return or_(INTENTS.c.node_id == node_id, and_(INTENTS.c.verb == Verb.LAUNCH.value, brought))
+    brought = select(_NAMED.c.id).where(_NAMED.c.key == _ASKED.c.key, or_(*said)).correlate(_ASKED).exists()
+    new = [_ASKED.c.node_id >= NEW, _ASKED.c.node_id < _AFTER_NEW] if by_bytes else []
+    launched = select(_ASKED.c.id).where(*new, _ASKED.c.verb == Verb.LAUNCH.value, brought)
+    return INTENTS.c.id.in_(union_all(select(_ASKED.c.id).where(_ASKED.c.node_id == node_id), launched))
 
 
 def _of_intents(pool: str) -> ColumnElement[bool]:

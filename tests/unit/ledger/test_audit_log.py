@@ -10,6 +10,7 @@ import pytest
 from click.testing import CliRunner, Result
 from hypothesis import HealthCheck, given, settings
 from hypothesis import strategies as st
+from sqlalchemy import event
 
 from gpuwatch.cli.main import commands
 from gpuwatch.guard import Rulebook
@@ -277,3 +278,25 @@ def test_a_machines_records_begin_with_the_launch_that_brought_it(ledger: Ledger
 
     found = ledger.trail.traces(Asked(limit=9, node_id="i-7"))
     assert [(each.what, each.node_id) for each in found] == [("stop", stop.node_id), ("launch", "new:default:1")]
+    about = ledger.trail.entries_about("i-7")
+    assert [(each.intent.verb, each.intent.node_id) for each in about] == [
+        (Verb.STOP, "i-7"),
+        (Verb.LAUNCH, "new:default:1"),
+    ]
+
+
+def test_what_was_done_to_one_machine_is_found_by_the_index(tmp_path: Path) -> None:
+    """However long the ledger's past is, no record of another machine is read but launches."""
+    ledger = Ledger.connect(LedgerSettings(path=str(tmp_path / "ledger.db")))
+    asked: list[tuple[str, Any]] = []
+    with ledger.store.reading() as db:
+        engine = db.engine
+    event.listen(engine, "before_cursor_execute", lambda _db, _cursor, sql, values, *_: asked.append((sql, values)))
+    ledger.trail.entries_about("i-7")
+    sql, values = next(each for each in asked if "intents" in each[0])
+    with ledger.store.reading() as db:
+        plan = [row[3] for row in db.exec_driver_sql(f"EXPLAIN QUERY PLAN {sql}", values)]
+    ledger.close()
+
+    assert [each for each in plan if each.startswith("SCAN")] == [], plan
+    assert sum("intents_by_node" in each for each in plan) == 2, plan
