@@ -63,7 +63,6 @@ def main(argv: Sequence[str]) -> int:
     preforked = _prefork()
     try:
         # All that the thread needs is loaded before it starts: two threads that import may wait for each other.
-        load_without_more("annotated_types")  # for settings, of which a probe has none
         import gpuwatch.agent.probe.supervisor  # noqa: F401, PLC0415
 
         judging = _Judging(judge, preforked)

@@ -9,7 +9,7 @@ at once: there it saves nothing.
 import os
 import sys
 import threading
-from collections.abc import Iterator
+from collections.abc import Callable, Iterator
 from contextlib import contextmanager
 from importlib import import_module
 from importlib.machinery import ModuleSpec
@@ -87,7 +87,17 @@ class _Platform(_StandIn):
         return os.uname().sysname
 
 
-_SPECIAL = {"inspect": _Inspect, "gettext": _Gettext, "platform": _Platform}
+class _Bounds(_StandIn):
+    """`annotated_types`, the bounds of settings: only their judge, another process, reads them."""
+
+    def __getattr__(self, name: str) -> Callable[..., None]:
+        """A bound that says nothing."""
+        if name.startswith("__"):
+            raise AttributeError(name)
+        return lambda *_, **__: None
+
+
+_SPECIAL = {"inspect": _Inspect, "gettext": _Gettext, "platform": _Platform, "annotated_types": _Bounds}
 
 
 def loaded_later() -> None:
