@@ -11,6 +11,7 @@ from gpuwatch.model.fleet import NodeState
 from gpuwatch.model.readable import how_many
 from gpuwatch.model.sensors import Unproven
 from gpuwatch.model.stops import NOT_PROVED
+from gpuwatch.policies.idle_words import unproved_stop
 from gpuwatch.policies.spot import back
 
 
@@ -57,6 +58,11 @@ def not_stopped_by_us(case: Case) -> Finding:
     if limit is None:
         return refuse("The pool never terminates stopped nodes.", f"Set pools.{case.pool}.idle.terminate_after.")
     found = case.observation.ledger.stop_of(node.id)
+    if found is None and (asked_at := unproved_stop(case.observation.ledger, node.id)) is not None:
+        return refuse(
+            f"gpuwatch asked for its stop at {format_time(asked_at)}, and its cloud did not show it done in time.",
+            "Terminate it yourself, if nobody needs it.",
+        )
     if found is None:
         return refuse("gpuwatch has no stop of it on record.", "gpuwatch terminates only what it has stopped itself.")
     if (doubt := found.why_not_ours(node)) is not None:
