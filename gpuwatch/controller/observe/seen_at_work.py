@@ -63,7 +63,7 @@ class SeenAtWork:
         left = verdict.without_lost
         # Of a machine that has lost a GPU only what is left of it claims anything.
         claim = left if activity.state is _UNKNOWN else activity
-        unknown = None if claim is None else _contradicted(claim, self._seen.get(node_id), uptime)
+        unknown = None if claim is None else _contradict_claim(claim, self._seen.get(node_id), uptime)
         if unknown is None:
             return self._hold_parts(node_id, report, verdict, uptime)
         pods = tuple(replace(pod, activity=unknown) for pod in verdict.pods)
@@ -113,7 +113,7 @@ def _doubts(
     found: dict[str, Activity] = {}
     for name, activity in claims:
         if activity.state is not _BUSY:
-            unknown = _contradicted(activity, max(known.get(name, -math.inf), at_least), uptime)
+            unknown = _contradict_claim(activity, max(known.get(name, -math.inf), at_least), uptime)
             if unknown is not None:
                 found[name] = unknown
     return found
@@ -127,7 +127,7 @@ def _of_pod(pod: PodVerdict, doubts: Mapping[str, Activity]) -> PodVerdict:
     return replace(pod, activity=doubts[pod.uid]) if pod.uid in doubts else pod
 
 
-def _contradicted(claim: Activity, worked: float | None, uptime: float) -> Activity | None:
+def _contradict_claim(claim: Activity, worked: float | None, uptime: float) -> Activity | None:
     """What is known of it instead, where a claim begins before the last work; None: nothing speaks against it."""
     if worked is None or claim.state is _UNKNOWN:
         return None
