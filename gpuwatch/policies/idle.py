@@ -269,8 +269,7 @@ def _asleep(node: Node, observation: Observation, rules: IdleRules) -> Step:
     undo = Verb.HOLD if notice is None else Verb.WITHDRAW
     found = observation.ledger.own_stop(node)
     if rules.terminate_after is None or found is None:
-        ledger = observation.ledger
-        sentence = idle_words.stopped_by(ledger.stop_of(node.id), node, idle_words.unproved_stop(ledger, node.id))
+        sentence = idle_words.stopped_by(observation.ledger, node)
         return make_step(node, undo, "not_running", sentence, "It would have to run.")
     if (alone := undone.why_left_alone(observation, node, ends=True)) is not None:
         return make_step(

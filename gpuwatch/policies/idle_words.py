@@ -5,7 +5,7 @@ from collections.abc import Iterable, Iterator
 from datetime import datetime
 
 from gpuwatch.model.activity import Activity, State, WorkOwner
-from gpuwatch.model.decision import Advice, LedgerView, Observation, Reason, Status, Step, Stopped, Verb
+from gpuwatch.model.decision import Advice, LedgerView, Observation, Reason, Step, Verb
 from gpuwatch.model.duration import format_duration, format_time
 from gpuwatch.model.evidence_text import owner_text
 from gpuwatch.model.fleet import GpuVerdict, Node, NodeState
@@ -86,29 +86,25 @@ def why_kept(node: Node, unused_seconds: float, rules: IdleRules) -> str | None:
 
 def unproved_stop(ledger: LedgerView, node_id: str) -> datetime | None:
     """When gpuwatch sent a stop that nobody has seen done, as far as the ledger looks back; None: it sent none."""
+    coming = ledger.open_step(node_id, Verb.STOP)
+    if coming is not None and coming.reached:
+        return coming.reached_at or coming.intent.at
     sent = [
-        entry.reached_at or entry.intent.at
-        for entry in ledger.open_intents
-        if entry.intent.node_id == node_id and entry.intent.verb is Verb.STOP and entry.reached
-    ]
-    sent += [
         done.reached_at or done.at
-        for done in ledger.recent
-        if done.node_id == node_id and done.verb is Verb.STOP and done.status is Status.FAILED and done.reached
+        for done in ledger.given_up
+        if done.node_id == node_id and done.verb is Verb.STOP and done.reached
     ]
     return max(sent, default=None)
 
 
-def stopped_by(found: Stopped | None, node: Node, asked_at: datetime | None = None) -> str:
-    """Say who stopped a machine, when and why; the cloud gives no reason for others' stops.
-
-    `asked_at` is when gpuwatch sent a stop that was not seen done in time: a cloud's list may be late.
-    """
+def stopped_by(ledger: LedgerView, node: Node) -> str:
+    """Say who stopped a machine, when and why; the cloud gives no reason for others' stops."""
+    found = ledger.stop_of(node.id)
     if node.failed_start is not None:
         return f"It is stopped: its last start failed, and its cloud says {node.failed_start}."
-    if found is None and asked_at is not None:
+    if found is None and (asked_at := unproved_stop(ledger, node.id)) is not None:  # a cloud's list may be late
         at = format_time(asked_at)
-        return f"It is stopped. gpuwatch asked for that at {at}, and its cloud did not show it done in time."
+        return f"It is stopped. gpuwatch asked for its stop at {at}, and its cloud did not show it done in time."
     if found is None:
         return "It is stopped. gpuwatch has no stop of it on record."
     if (doubt := found.why_not_ours(node)) is not None:

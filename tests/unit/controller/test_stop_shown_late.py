@@ -13,6 +13,5 @@ def test_a_stop_that_was_shown_too_late_is_told_as_what_gpuwatch_asked_for() -> 
     reasons = [step.reason.sentence for done in rounds for each in done.decisions for step in each.steps]
     told = {each for each in reasons if each.startswith("It is stopped.")}
     assert [call for call, _, _ in desk.fleet.calls].count("stop") == 1
-    assert told == {
-        "It is stopped. gpuwatch asked for that at 2026-03-02 12:10 UTC, and its cloud did not show it done in time."
-    }
+    asked = "gpuwatch asked for its stop at 2026-03-02 12:10 UTC, and its cloud did not show it done in time."
+    assert told == {f"It is stopped. {asked}"}
