@@ -153,6 +153,14 @@ def test_the_list_of_alerts_is_whole() -> None:
         assert set(rows[name].split(", ")) == {rule["labels"]["severity"] for rule in named(name)}, name
 
 
+def test_a_page_that_lost_the_place_of_its_list_is_named() -> None:
+    """Or has it twice: the list must not go, or stay old, without a word."""
+    place = "<!-- alerts -->\n<!-- end of alerts -->\n"
+    for page, times in (("# Alerts\n", 0), (place.replace("end", "the end"), 0), (place * 2, 2)):
+        with pytest.raises(ValueError, match=rf"docs/alerts\.md has {times} places from <!-- alerts -->"):
+            with_alerts(page)
+
+
 def metrics_of(text: str) -> Iterator[str]:
     """The metrics that an expression, or the queries of a template, name."""
     yield from re.findall(r"(?<![\w:])(?:gpuwatch_|process_)\w+(?!:)\b(?!:)", text)

@@ -78,19 +78,54 @@ def test_the_site_begins_with_the_newest_release(tmp_path: Path, built: list[str
     assert list(json.loads(listed[0]).items()) == [(each, ["README", "clouds/aws"]) for each in reversed(built)]
 
 
-def made(root: Path, *tags: str) -> subprocess.CompletedProcess[str]:
-    """What `make site` says of a repository, by the Sphinx that it installs."""
+COPIES = """
+import pathlib, sys
+
+docs, out = map(pathlib.Path, sys.argv[-2:])
+out.mkdir(parents=True)
+for page in docs.glob("*.md"):
+    text = page.read_text()
+    if "guards.md" in text:
+        sys.exit(f"{page.name}: a link leads nowhere")
+    (out / page.name).with_suffix(".html").write_text(text)
+"""
+
+
+def made(root: Path, *tags: str, sphinx: Path | None = None) -> subprocess.CompletedProcess[str]:
+    """What `make site` says of a repository, by the Sphinx that it installs, or by the module of a folder."""
     code = "import sys, pathlib; from tools.docs.site import versions as v; "
     code += "v.gpuwatch.__version__ = '1.1.0'; sys.exit(v.main(sys.argv[2:], pathlib.Path(sys.argv[1])))"
-    python = SPHINX if SPHINX.exists() else Path(sys.executable)
+    python = SPHINX if SPHINX.exists() and not sphinx else Path(sys.executable)
     return subprocess.run(
         [str(python), "-c", code, str(root), *tags],
-        env={"PYTHONPATH": str(ROOT), "PATH": "/usr/bin:/bin"},
+        env={"PYTHONPATH": f"{sphinx}:{ROOT}" if sphinx else str(ROOT), "PATH": "/usr/bin:/bin"},
         capture_output=True,
         text=True,
         check=False,
         timeout=300,
     )
+
+
+def test_a_tag_that_cannot_be_built_leaves_the_site_as_it_was(repository: Path, tmp_path: Path) -> None:
+    """Folders and list belong together: all versions that are asked for, or none of them, and the tag is named.
+
+    A program in Sphinx's place copies pages, and refuses the link that leads nowhere.
+    """
+    stand_in = tmp_path / "stand_in"
+    stand_in.mkdir()
+    (stand_in / "sphinx.py").write_text(COPIES, encoding="utf-8")
+    site = repository / "build/site"
+    (repository / "docs/money.md").write_text("# Money\n", encoding="utf-8")
+    assert made(repository, "v1.0.0", sphinx=stand_in).returncode == 0
+    before = {str(path): path.read_bytes() for path in site.rglob("*") if path.is_file()}
+    (repository / "docs/guard.md").write_text("# The guard\n\nIt says yes or no.\n", encoding="utf-8")
+    broken = made(repository, "v1.1.0-rc1", "v1.0.1", sphinx=stand_in)
+
+    assert broken.returncode == 1
+    assert "tag v1.0.1" in broken.stderr
+    assert "build/site is as it was" in broken.stderr
+    assert {str(path): path.read_bytes() for path in site.rglob("*") if path.is_file()} == before
+    assert [path.name for path in (repository / "build").iterdir()] == ["site"]
 
 
 @pytest.mark.nightly

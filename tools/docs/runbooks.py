@@ -19,7 +19,7 @@ TITLES = {
     "fleet": "the fleet",
     "money": "budgets",
 }
-_LIST = re.compile(r"(?<=<!-- alerts -->\n).*?(?=<!-- end of alerts -->)", re.DOTALL)
+_LIST = re.compile(r"(<!-- alerts -->\n).*?(<!-- end of alerts -->)", re.DOTALL)
 _PAGE = """\
 # Runbooks: {title}
 
@@ -37,13 +37,22 @@ def render_runbooks_md(page: str) -> str:
 
 
 def with_alerts(page: str) -> str:
-    """docs/alerts.md with a row for each alert, by group: its severities, and when it fires."""
+    """docs/alerts.md with a row for each alert, by group: its severities, and when it fires.
+
+    Raises:
+        ValueError: the page has no place for the list, or several.
+
+    """
     groups: dict[str, list[str]] = {}
     for name, rules in _alerts().items():
         groups.setdefault(rules[0]["group"], []).append(_row(name))
     head = ["", "| alert | severity | fires when |", "| --- | --- | --- |"]
     parts = [line for group, rows in groups.items() for line in (f"### {group}", *head, *rows, "")]
-    return _LIST.sub(lambda _: "\n".join(["", *parts, ""]), page)
+    made, times = _LIST.subn(lambda found: "\n".join([found[1], *parts, found[2]]), page)
+    if times != 1:
+        places = "places from <!-- alerts --> to <!-- end of alerts -->"
+        raise ValueError(f"docs/alerts.md has {times} {places}, expected 1")
+    return made
 
 
 @cache

@@ -1,13 +1,13 @@
 """`python -m tools.docs.site.versions [TAG…]`: build/site/VERSION/ of this working tree and of the docs/ of each tag.
 
 Versions of earlier runs stay. build/site/index.html leads to the newest one, and versions.js offers all of them on
-each page. It needs Sphinx, in the environment that `make site` makes.
+each page. If one version cannot be built, the site stays as it was. It needs Sphinx, in the environment that
+`make site` makes.
 """
 
 import io
 import json
 import re
-import shutil
 import subprocess
 import sys
 import tarfile
@@ -87,18 +87,15 @@ def _versions(site: Path) -> list[Path]:
     return [page.parent for page in site.glob(f"*/{FIRST}") if _VERSION.fullmatch(page.parent.name)]
 
 
-def _build(docs: Path, version: str, out: Path) -> None:
+def _build(docs: Path, version: str, out: Path, of: str) -> None:
     """Sphinx's pages of a folder; a link that leads nowhere, and a page that README.md does not name, fail it."""
-    with TemporaryDirectory() as folder:
-        made = Path(folder) / "pages"
-        options = ["-q", "-E", "-W", "--keep-going", "-c", str(Path(__file__).parent), "-d", f"{folder}/parsed"]
+    with TemporaryDirectory() as parsed:
+        options = ["-q", "-E", "-W", "--keep-going", "-c", str(Path(__file__).parent), "-d", parsed]
         named = ["-D", f"release={version}", "-D", f"html_title=gpuwatch {version}"]
-        words = [sys.executable, "-m", "sphinx", *options, *named, str(docs), str(made)]
+        words = [sys.executable, "-m", "sphinx", *options, *named, str(docs), str(out)]
         done = subprocess.run(words, check=False)  # noqa: S603  of folders and versions
         if done.returncode != 0:
-            raise SiteError(f"the pages of {version} have the faults above")
-        shutil.rmtree(out, ignore_errors=True)
-        shutil.move(made, out)
+            raise SiteError(f"the pages of {of} have the faults above; build/site is as it was")
 
 
 def _wanted(tags: Sequence[str]) -> dict[str, str]:
@@ -110,15 +107,24 @@ def _wanted(tags: Sequence[str]) -> dict[str, str]:
 
 
 def main(tags: Sequence[str], root: Path = _ROOT) -> int:
-    """The exit status: 1 if a version cannot be built; those that were built before stay."""
+    """The exit status: 1 if a version cannot be built; the site is then as it was before."""
     site = root / "build/site"
     try:
         wanted = _wanted(tags)
-        _build(root / "docs", gpuwatch.__version__, site / gpuwatch.__version__)
-        for version, tag in wanted.items():
-            with TemporaryDirectory() as folder:
-                _build(docs_of(tag, Path(folder), root), version, site / version)
-        put_list(site)
+        site.parent.mkdir(exist_ok=True)
+        with TemporaryDirectory(dir=site.parent) as folder:  # on the disk of the site: a move is a rename
+            made, old = Path(folder) / "made", Path(folder) / "old"
+            _build(root / "docs", gpuwatch.__version__, made / gpuwatch.__version__, "the working tree")
+            for version, tag in wanted.items():
+                docs = docs_of(tag, Path(folder) / "docs" / version, root)
+                _build(docs, version, made / version, f"tag {tag}")
+            old.mkdir()
+            site.mkdir(exist_ok=True)
+            for pages in sorted(made.iterdir()):
+                if (site / pages.name).exists():
+                    (site / pages.name).rename(old / pages.name)
+                pages.rename(site / pages.name)
+            put_list(site)
     except SiteError as error:
         sys.stderr.write(f"{error}\n")
         return 1
