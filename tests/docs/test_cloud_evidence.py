@@ -1,4 +1,4 @@
-"""docs/clouds/README.md says on what evidence each capability of each cloud rests: the table is held to the tests."""
+"""docs/clouds/evidence.md says on what evidence each capability of each cloud rests: the table is held to the tests."""
 
 import ast
 import importlib
@@ -16,7 +16,7 @@ from gpuwatch.clouds.settings import CLOUDS as PACKAGES
 from gpuwatch.model.fleet import Node
 from tests.support.paths import ROOT
 from tools.docs.cloud_capabilities import CLOUDS, NOT_THERE, TABLE, Capability
-from tools.docs.cloud_evidence import render
+from tools.docs.cloud_evidence import render, render_evidence
 
 
 def protocols() -> Iterator[type]:
@@ -58,7 +58,8 @@ def paths(cloud: str) -> frozenset[str]:
 
 
 def test_the_page_is_up_to_date() -> None:
-    """It is what `make docs` writes."""
+    """It is what `make docs` writes, and so is the page of what all clouds have in common."""
+    assert (ROOT / "docs/clouds/evidence.md").read_text(encoding="utf-8") == render_evidence(), "run `make docs`"
     assert (ROOT / "docs/clouds/README.md").read_text(encoding="utf-8") == render(), "run `make docs`"
 
 

@@ -1,4 +1,4 @@
-"""docs/security.md says what a stolen controller could do in each cloud: its table is held to the policy documents.
+"""docs/threats.md says what a stolen controller could do in each cloud: its table is held to the policy documents.
 
 The table is the one place where it is written down what each document is to allow. A limit that a cloud cannot express
 stands there in bold.
@@ -13,7 +13,7 @@ from tests.support.clouds.stolen import CLOUDS
 from tests.support.clouds.subjects import GROUPS, LAUNCH, LAUNCHES, MACHINES, VERBS
 from tests.support.paths import ROOT
 
-PAGE = (ROOT / "docs/security.md").read_text(encoding="utf-8")
+PAGE = (ROOT / "docs/threats.md").read_text(encoding="utf-8")
 EVERYTHING = frozenset({*MACHINES, *GROUPS})
 RESOURCE_GROUP = frozenset({"enrolled", "launched", "protected", "protected member", "foreign"})
 # The words of a cell, and which machines, groups or launches they are.

@@ -50,6 +50,7 @@ PAGES: dict[str, Callable[[], str]] = {
     f"{chart.FOLDER}/README.md": chart.render,
     f"{chart.FOLDER}/files/defaults.json": chart.render_defaults,
     "docs/clouds/README.md": cloud_evidence.render,
+    "docs/clouds/evidence.md": cloud_evidence.render_evidence,
     "docs/clouds/driver.schema.json": driver_schema.render,
     "docs/guard.md": guard.render_guard_md,
     "docs/policies/README.md": policies.render_policies_md,

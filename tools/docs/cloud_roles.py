@@ -26,10 +26,12 @@ _ALLOWS = {
     "prices": "ask for [live prices](../money.md#fetch-prices-from-the-clouds)",
     "quotas": "show what is left of quotas",
     "secrets": "read [secrets](../security.md#secrets) below `/gpuwatch/` and named `gpuwatch/…`",
-    "scan": "run [`gpuwatch scan`](../scan.md), and nothing else; write it without `--region`",
+    "scan": "for [`gpuwatch scan`](../scan.md): list machines in all regions, and read the load that the cloud's "
+    "monitor shows; write it without `--region`",
 }
 _WORDS_OF_ACTIONS = {"action", "actions", "includedpermissions"}
 _CONDITION = (".condition", ".deny")
+_ALONE = "scan"  # for a person, who needs no other file
 
 
 def render_roles() -> str:
@@ -74,8 +76,9 @@ def _actions(document: object) -> Iterator[str]:
 
 
 def _cell(cloud: str, name: str, documents: Mapping[str, frozenset[str]]) -> str:
-    """Whether a role has the rights of `observe` too, with a link to its file."""
+    """Whether a role has the rights of `observe` too, or needs no other, with a link to its file."""
     if name not in documents:
         return "-"
     file = f"../../iam/{'' if cloud == 'aws' else f'{cloud}/'}{name}.json"
-    return f"[{'whole' if documents['observe'] <= documents[name] else 'part'}]({file})"
+    has = "alone" if name == _ALONE else "whole" if documents["observe"] <= documents[name] else "part"
+    return f"[{has}]({file})"

@@ -1,4 +1,4 @@
-"""What may be done in a cloud, and to what: the verbs and the subjects of the table in docs/security.md."""
+"""What may be done in a cloud, and to what: the verbs and the subjects of the table in docs/threats.md."""
 
 from collections.abc import Mapping
 from dataclasses import dataclass
