@@ -12,7 +12,7 @@ lead elsewhere (a VPN of Ethernet), as many as go both ways: what is meant for a
 
 Files in memory are nobody's program, and a stop loses them: very large ones occupy the machine. Not what has lain in
 /dev/shm unchanged and unread for three days, longer than a weekend: a crashed job left it. What has it open occupies by
-itself.
+itself. Where it is not known when a file was read (`noatime`), or the clock was set in these days, nothing is left.
 """
 
 import os
@@ -45,6 +45,7 @@ _A_FEW_PER_SECOND = 0.1  # a scanner's stray packet is less
 _GATEWAY_SECONDS = 4 * 3600.0
 _LARGE_MEMORY_FILES = 32 << 30
 _LEFT_SECONDS, _SHARED_EACH_SECONDS, _MOST_FILES = 3 * 86400.0, 600.0, 1 << 14
+_CLOCK_SET_SECONDS = 60.0  # a clock that is only corrected moves by less between two looks
 _MEMORY = re.compile(r"^(Shmem|SwapTotal|SwapFree): +(\d+) kB$", re.ASCII | re.MULTILINE)
 
 
@@ -102,9 +103,12 @@ class Disk:
         self._rate = Rate(settings.busy_bytes_per_second)
         self._roots = roots
         self._left: tuple[float, int] | None = None  # when it was counted, and the bytes
+        self._boot: float | None = None  # in wall-clock time
+        self._clock_set_at: float | None = None
 
     def find_evidence(self, now: Moment) -> tuple[Evidence, ...]:
         """One finding over all disks; idle without any."""
+        self._watch_clock(now)
         try:
             real = _real(self._roots.sys / "block")
             moved = self._moved_bytes(real)
@@ -125,13 +129,21 @@ class Disk:
             return (replace(found, says=State.OCCUPIED, note=note),)
         return (found,)
 
+    def _watch_clock(self, now: Moment) -> None:
+        """Note when the wall clock was set: times of files before and after that do not compare."""
+        before, self._boot = self._boot, now.at.timestamp() - now.monotonic_seconds
+        if before is not None and abs(self._boot - before) > _CLOCK_SET_SECONDS:
+            self._clock_set_at, self._left = now.monotonic_seconds, None
+
     def _left_bytes(self, now: Moment) -> int:
         """What lies in /dev/shm since long, counted each ten minutes; what may not be read is not counted."""
+        if self._clock_set_at is not None and now.monotonic_seconds - self._clock_set_at < _LEFT_SECONDS:
+            return 0
         if self._left is None or not 0 <= now.monotonic_seconds - self._left[0] < _SHARED_EACH_SECONDS:
-            latest = now.at.timestamp() - _LEFT_SECONDS
+            latest, shared = now.at.timestamp() - _LEFT_SECONDS, self._roots.dev / "shm"
             sizes = {
                 each.st_ino: 512 * each.st_blocks  # a file may have several names
-                for each in _files_below(self._roots.dev / "shm")
+                for each in (_files_below(shared) if _notes_reads(shared) else ())
                 if max(each.st_ctime, each.st_atime) < latest
             }
             self._left = now.monotonic_seconds, sum(sizes.values())
@@ -221,6 +233,14 @@ def _weigh_load(found: Evidence, now: Moment) -> Evidence:
 def _real(folder: Path) -> frozenset[str]:
     """The devices of a class that stand for hardware, a virtual machine's included."""
     return frozenset(path.name for path in list_paths(folder) if os.path.lexists(path / "device"))
+
+
+def _notes_reads(folder: Path) -> bool:
+    """Whether its file system writes down when a file was read."""
+    try:
+        return not os.statvfs(folder).f_flag & os.ST_NOATIME
+    except OSError:
+        return False
 
 
 def _files_below(top: Path) -> Iterator[os.stat_result]:

@@ -15,6 +15,7 @@ from gpuwatch.agent.evidence.socket_owners import Holders
 from gpuwatch.agent.processes.process import Kind
 
 _MOST_PORTS = 256
+_GONE_SECONDS = 600.0  # that a server may be away, as it is restarted, or its owner not known
 
 
 class Tunnels:
@@ -25,6 +26,7 @@ class Tunnels:
         self._grown = Grown()
         self._since: dict[int, float] = {}  # when a connection was seen first, by cookie
         self._pages: dict[int, Page] = {}
+        self._there: dict[int, float] = {}  # when people's server at a port was seen last
 
     def used_ports(self, found: Sockets, holders: Mapping[int, Holders], at: float) -> frozenset[str]:
         """The ports of people's servers that are used over loopback now."""
@@ -37,8 +39,11 @@ class Tunnels:
                 moved[each.local[1]] = moved.get(each.local[1], 0) + grown.get(each.cookie, 0)
         theirs = {each.local[1] for each in found.listeners if _is_peoples(holders.get(each.cookie))}
         ports = sorted(theirs)[:_MOST_PORTS]
-        self._pages = {port: self._pages.get(port) or Page(begin=at) for port in ports}
-        used = [port for port, page in self._pages.items() if page.stands_out(moved.get(port, 0), at)]
+        away = [port for port, seen in self._there.items() if port not in theirs and at - seen < _GONE_SECONDS]
+        kept = [*ports, *away][:_MOST_PORTS]
+        self._there = {port: at if port in theirs else self._there[port] for port in kept}
+        self._pages = {port: self._pages.get(port) or Page(begin=at) for port in kept}
+        used = [port for port in ports if self._pages[port].stands_out(moved.get(port, 0), at)]
         return frozenset(f"tcp {port}" for port in used)
 
 

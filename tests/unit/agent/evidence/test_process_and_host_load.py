@@ -284,6 +284,34 @@ def test_what_was_read_lately_in_memory_is_somebodys(host: FolderHost, left: Pat
     assert host.tells(Disk(DiskSettings(), host.roots)).says is says
 
 
+@pytest.mark.parametrize(("days", "says"), [(0.0, State.OCCUPIED), (2.9, State.OCCUPIED), (3.1, State.IDLE)])
+def test_after_a_clock_was_set_nothing_in_memory_is_left_for_three_days(
+    host: FolderHost, left: Path, days: float, says: State
+) -> None:
+    """A clock that jumps ahead makes the data set of this morning look as old as last week's."""
+    assert left.exists()
+    disk, days_ahead = Disk(DiskSettings(), host.roots), 3.9 * 86400.0
+    host.clock.jump(-days_ahead)
+    before = host.tells(disk).says
+    host.clock.jump(days_ahead)
+    first = host.tells(disk).says
+    host.clock.advance(days * 86400.0)
+
+    assert (before, first, host.tells(disk).says) == (State.OCCUPIED, State.OCCUPIED, says)
+
+
+def test_where_reads_are_not_noted_nothing_in_memory_is_left(
+    host: FolderHost, left: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """With `noatime` what each day's job reads would look as old as what nobody reads."""
+    known = os.statvfs(left)
+    assert host.tells(Disk(DiskSettings(), host.roots)).says is State.IDLE
+    without = os.statvfs_result([*known[:8], known.f_flag | os.ST_NOATIME, *known[9:]])
+    monkeypatch.setattr("os.statvfs", lambda _path: without)
+
+    assert host.tells(Disk(DiskSettings(), host.roots)).says is State.OCCUPIED
+
+
 def test_a_file_with_two_names_is_in_memory_once(host: FolderHost, left: Path) -> None:
     """What lies elsewhere in memory is not taken for left over."""
     text = f"MemTotal: 9 kB\nShmem:   {(32 << 20) + 3072} kB\n"

@@ -28,16 +28,26 @@ def socket(cookie: int, moved: int | None = None) -> Sock:
 
 
 def used_at(
-    rate: Callable[[float], float], hours: float, *, kind: Kind = Kind.PEOPLE, lasts: float = 1e9, begin: float = 0.0
+    rate: Callable[[float], float],
+    hours: float,
+    *,
+    kind: Kind = Kind.PEOPLE,
+    lasts: float = 1e9,
+    begin: float = 0.0,
+    away: float = 0.0,
 ) -> list[float]:
-    """The hours at which the server is in use, where its connections move so many bytes in the second of a moment."""
+    """The hours at which the server is in use, where its connections move so many bytes in the second of a moment.
+
+    For `away` seconds after the seventh hour nobody listens.
+    """
     tunnels, total, said = Tunnels(), 0.0, list[float]()
     server = {1: Holders(kind=kind, seen=True)}
     for number in range(int(hours * 3600 / LOOK_SECONDS)):
         at = number * LOOK_SECONDS
         total += rate(at) * LOOK_SECONDS
         inner = (socket(2 + int(at // lasts), int(total)),) if at >= begin else ()
-        found = Sockets(leaving=(), inner=inner, listening=frozenset({PORT}), bytes_known=True, listeners=(socket(1),))
+        there = () if 7 * 3600 <= at < 7 * 3600 + away else (socket(1),)
+        found = Sockets(leaving=(), inner=inner, listening=frozenset({PORT}), bytes_known=True, listeners=there)
         if tunnels.used_ports(found, server, at):
             said.append(at / 3600)
     return said
@@ -67,6 +77,14 @@ def test_people_behind_a_tunnel_use_the_server() -> None:
     assert used_at(by_people, 12, begin=8 * 3600)
     assert not used_at(by_people, 12, kind=Kind.SERVICE)
     assert not used_at(by_people, 12, lasts=30.0)
+
+
+@pytest.mark.parametrize(("away", "is_seen"), [(10.0, True), (590.0, True), (660.0, False)])
+def test_a_server_that_is_away_for_minutes_keeps_what_is_known_of_it(away: float, is_seen: bool) -> None:
+    """People who come half an hour after its restart are seen; after a longer time away it is a new server."""
+    used = used_at(lambda at: 200.0 if at >= 7.5 * 3600 else 4.0, 7.9, away=away)
+
+    assert bool(used) is is_seen
 
 
 @pytest.mark.parametrize(("port", "says"), [(PORT, State.BUSY), (PORT + 1, State.IDLE)])
