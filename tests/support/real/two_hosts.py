@@ -122,9 +122,10 @@ class TwoHosts:
         return self
 
     def __exit__(self, *_: object) -> None:
-        """End all programs."""
+        """End all programs. The kernel takes a cable away some time after its other host, and the next has its name."""
         for each in self.programs:
             each.end()
+        self._run("ip", "link", "del", "v0")
         self._there.kill()
         self._there.communicate()
 
