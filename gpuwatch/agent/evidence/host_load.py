@@ -21,6 +21,7 @@ from collections.abc import Iterator
 from contextlib import suppress
 from dataclasses import replace
 from itertools import combinations, islice
+from os import statvfs
 from pathlib import Path
 
 from gpuwatch.agent.evidence.base import Moment, Roots, UnseenError, make_finding, several
@@ -238,7 +239,7 @@ def _real(folder: Path) -> frozenset[str]:
 def _notes_reads(folder: Path) -> bool:
     """Whether its file system writes down when a file was read."""
     try:
-        return not os.statvfs(folder).f_flag & os.ST_NOATIME
+        return not statvfs(folder).f_flag & os.ST_NOATIME
     except OSError:
         return False
 

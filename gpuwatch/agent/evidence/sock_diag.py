@@ -35,7 +35,7 @@ _DESTROYED = 1 << 0 | 1 << 2  # SKNLGRP_INET_TCP_DESTROY, SKNLGRP_INET6_TCP_DEST
 _PAUSE_LOOKS = 12  # where more end than the kernel keeps; each costs it 2 µs
 _MOST_ENDS = 4096  # read at one look: they may end as fast as they are read
 _LEAST_RECEIVED, _LEAST_MOVED = 3, 1000  # a FIN counts as a byte
-# Classic BPF: a connection of this host with itself, by one address, is not told. Of each of the four words of the
+# Classic BPF: a connection of this host with itself, by one address, is not shown. Of each of the four words of the
 # addresses: load the other end's, keep it, load this end's; another one: take the message. At last: drop it.
 _LEAVES = b"".join(
     struct.pack("=HBBI", *each)
@@ -194,20 +194,20 @@ def _asked_something(each: Sock) -> bool:
 def _hear_of_ends() -> socket.socket | None:
     """A socket at which the kernel shows the connections that end; None where it may not be."""
     try:
-        told = socket.socket(socket.AF_NETLINK, socket.SOCK_RAW, _NETLINK_SOCK_DIAG)
+        channel = socket.socket(socket.AF_NETLINK, socket.SOCK_RAW, _NETLINK_SOCK_DIAG)
     except OSError:
         return None
     try:
-        told.settimeout(0.0)
-        told.setsockopt(socket.SOL_SOCKET, socket.SO_RCVBUF, _BUFFER_BYTES)
+        channel.settimeout(0.0)
+        channel.setsockopt(socket.SOL_SOCKET, socket.SO_RCVBUF, _BUFFER_BYTES)
         code = ctypes.create_string_buffer(_LEAVES)
         program = _FILTER.pack(len(_LEAVES) // 8, ctypes.addressof(code))
-        told.setsockopt(socket.SOL_SOCKET, _ATTACH_FILTER, program)
-        told.bind((0, _DESTROYED))
+        channel.setsockopt(socket.SOL_SOCKET, _ATTACH_FILTER, program)
+        channel.bind((0, _DESTROYED))
     except OSError:
-        told.close()
+        channel.close()
         return None
-    return told
+    return channel
 
 
 def read_sockets(roots: Roots) -> Sockets:
