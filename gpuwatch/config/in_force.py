@@ -1,9 +1,9 @@
 """What holds in each pool, and where it comes from: a line of the file, a variable, the profile, or the default."""
 
-from collections.abc import Iterator, Mapping
+from collections.abc import Iterator
 from dataclasses import dataclass
 
-from gpuwatch.config.keys import GROUPS, NAME, Key, Path
+from gpuwatch.config.keys import GROUPS, NAME, Key, Path, values_at
 from gpuwatch.config.settings import Settings
 from gpuwatch.config.yaml_file import Origin, show_value
 from gpuwatch.model.fleet import DEFAULT_POOL
@@ -30,20 +30,9 @@ def of_pools(settings: Settings, origin: Origin) -> Iterator[InForce]:
         for key in origin.keys.values():
             if key.path[:2] != ("pools", NAME) or key.kind in GROUPS:
                 continue
-            for path, value in _values(rules, key.path[2:], ("pools", name)):
+            for path, value in values_at(rules, key.path[2:], ("pools", name)):
                 written, source = _show_value(key, value, path), _source(path, rules, origin)
                 yield InForce(pool=name, key=".".join(path), value=written, source=source)
-
-
-def _values(held: object, path: Path, come: Path) -> Iterator[tuple[Path, object]]:
-    """What is held at a declared path, once for each name that the user chose."""
-    if not path:
-        yield come, held
-    elif path[0] != NAME:
-        yield from _values(getattr(held, path[0]), path[1:], (*come, path[0]))
-    elif isinstance(held, Mapping):
-        for name, value in held.items():
-            yield from _values(value, path[1:], (*come, name))
 
 
 def _show_value(key: Key, value: object, path: Path) -> str:

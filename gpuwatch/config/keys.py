@@ -118,6 +118,17 @@ def named_like(declared_path: Path, written: Path) -> Path:
     )
 
 
+def values_at(held: object, path: Path, come: Path = ()) -> Iterator[tuple[Path, object]]:
+    """What settings hold at a declared path, once for each name that the user chose; `come` is the path to `held`."""
+    if not path:
+        yield come, held
+    elif path[0] != NAME:
+        yield from values_at(getattr(held, path[0]), path[1:], (*come, path[0]))
+    elif isinstance(held, Mapping):
+        for name, value in held.items():
+            yield from values_at(value, path[1:], (*come, name))
+
+
 def _fields(cls: Any, prefix: Path) -> Iterator[Key]:  # noqa: ANN401  a dataclass has no type of its own
     """The keys of one dataclass."""
     hints = get_type_hints(cls, include_extras=True)

@@ -2,7 +2,7 @@
 
 from collections.abc import Iterator, Mapping
 
-from gpuwatch.config.keys import NAME, Key, Path
+from gpuwatch.config.keys import Key, Path, values_at
 from gpuwatch.config.settings import Settings
 from gpuwatch.model.duration import format_duration
 from gpuwatch.model.setting import Contradiction
@@ -15,7 +15,7 @@ def too_short(settings: Settings, keys: Mapping[Path, Key]) -> Iterator[Contradi
     if settings.limits.allow_short_waits:
         return
     for key in keys.values():
-        for path, value in _values(settings, key.path, ()) if key.floor is not None else ():
+        for path, value in values_at(settings, key.path) if key.floor is not None else ():
             seconds = value if isinstance(value, int | float) else None
             if key.floor is None or seconds is None or key.floor.allows(seconds):
                 continue
@@ -24,14 +24,3 @@ def too_short(settings: Settings, keys: Mapping[Path, Key]) -> Iterator[Contradi
                 wrong=f"{format_duration(seconds)} is too short",
                 right=f"{key.expected}; for tests on unused machines, {'.'.join(SWITCH)}: true",
             )
-
-
-def _values(held: object, path: Path, come: Path) -> Iterator[tuple[Path, object]]:
-    """What the settings hold at a declared path, once for each name that the user chose."""
-    if not path:
-        yield come, held
-    elif path[0] != NAME:
-        yield from _values(getattr(held, path[0]), path[1:], (*come, path[0]))
-    elif isinstance(held, Mapping):
-        for name, value in held.items():
-            yield from _values(value, path[1:], (*come, name))
