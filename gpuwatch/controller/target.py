@@ -14,7 +14,7 @@ from gpuwatch.controller.circuits import Server
 from gpuwatch.controller.context import ControllerContext
 from gpuwatch.model.decision import SETTLE_TIMEOUT, Intent, Observation, OpenIntent, Review, Status, Step
 from gpuwatch.model.promise import arguments_of
-from gpuwatch.model.verbs import REMOVALS
+from gpuwatch.model.verbs import ASKED_A_LAST_TIME, REMOVALS
 
 # What is known of an intent: its status from now on and why; None where only time will tell.
 Found = tuple[Status, str] | None
@@ -73,6 +73,31 @@ class Target(ABC):
         kind = node.kind if node is not None else group.instance_type if group is not None else None
         price = observation.prices.get(kind or step.arguments.get("instance_type", ""))
         return None if node is None else node.owner, None if price is None else price.limit_usd_per_hour
+
+
+class NodeTarget(Target):
+    """A machine's node in a cluster or in Slurm: that server is asked for all of it; its answers are of now."""
+
+    most_denied = 1
+
+    def __init__(self, parts: ControllerContext, machine: Target) -> None:
+        """Nothing is asked yet; `machine` is asked a last time before its node gets no more work, or its pods go."""
+        super().__init__(parts)
+        self._machine = machine
+
+    @abstractmethod
+    def _server(self, step: Step) -> Server:
+        """Return the server that has the node."""
+
+    def servers(self, observation: Observation, step: Step) -> tuple[Server, ...]:
+        """Return the server that has the node; before a removal the machine's cloud is asked, too."""
+        asked = self._machine.servers(observation, step) if step.verb in ASKED_A_LAST_TIME else ()
+        own = self._server(step)
+        return (own, *(each for each in asked if each != own))
+
+    def objection(self, observation: Observation, review: Review, tried: tuple[Step, ...]) -> str | None:
+        """Ask about the machine as before its removal."""
+        return self._machine.objection(observation, review, tried)
 
 
 def not_served(entry: OpenIntent, why: str) -> tuple[Status, str]:

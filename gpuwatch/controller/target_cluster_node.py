@@ -9,14 +9,13 @@ from gpuwatch.controller.answers import note_silence
 from gpuwatch.controller.circuits import API_SERVER, Server
 from gpuwatch.controller.context import ControllerContext
 from gpuwatch.controller.observe.places import with_former_reasons
-from gpuwatch.controller.target import Found, Target, not_served
+from gpuwatch.controller.target import Found, NodeTarget, not_served
 from gpuwatch.kubernetes import Cluster
 from gpuwatch.kubernetes.several import SeveralClusters, name_of_node
-from gpuwatch.model.decision import Intent, Observation, OpenIntent, Review, Status, Step, Verb
+from gpuwatch.model.decision import Intent, Observation, OpenIntent, Status, Step, Verb
 from gpuwatch.model.fleet import Node, NodeState
 from gpuwatch.model.kubernetes import Drain, KubernetesNode
 from gpuwatch.model.readable import how_many
-from gpuwatch.model.verbs import ASKED_A_LAST_TIME
 from gpuwatch.policies.kubernetes.evacuation import FIRST
 from gpuwatch.policies.kubernetes.steps import CLUSTER, FOR, NODE, PODS, TAINT, UID, UNDOES
 
@@ -31,25 +30,11 @@ def api_server(parts: ControllerContext, cluster: str) -> Server:
 _NAMED = 3  # pods in an outcome
 
 
-class ClusterNodeTarget(Target):
+class ClusterNodeTarget(NodeTarget):
     """A machine's node object: the API server is asked for all of it; its answers are of now, never late."""
 
-    most_denied = 1
-
-    def __init__(self, parts: ControllerContext, machine: Target) -> None:
-        """Nothing is asked yet; `machine` is asked a last time before its pods go."""
-        super().__init__(parts)
-        self._machine = machine
-
-    def servers(self, observation: Observation, step: Step) -> tuple[Server, ...]:
-        """Return the API server; before a removal the machine's cloud is asked, too."""
-        asked = self._machine.servers(observation, step) if step.verb in ASKED_A_LAST_TIME else ()
-        own = api_server(self._parts, step.arguments.get(CLUSTER, ""))
-        return (own, *(each for each in asked if each != own))
-
-    def objection(self, observation: Observation, review: Review, tried: tuple[Step, ...]) -> str | None:
-        """Ask about the machine as before its removal."""
-        return self._machine.objection(observation, review, tried)
+    def _server(self, step: Step) -> Server:
+        return api_server(self._parts, step.arguments.get(CLUSTER, ""))
 
     def ask(self, intent: Intent, _observation: Observation, permit: Permit) -> tuple[Status, str]:
         """Make the call that the intent's verb stands for."""

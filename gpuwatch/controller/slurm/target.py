@@ -12,35 +12,21 @@ from gpuwatch.controller.circuits import SLURM, Server
 from gpuwatch.controller.context import ControllerContext
 from gpuwatch.controller.slurm import SlurmCluster
 from gpuwatch.controller.slurm.join import nodes_off, wanted_nodes, with_wish
-from gpuwatch.controller.target import Found, Target, not_served
-from gpuwatch.model.decision import Intent, Observation, OpenIntent, Review, Status, Step, Verb
+from gpuwatch.controller.target import Found, NodeTarget, not_served
+from gpuwatch.model.decision import Intent, Observation, OpenIntent, Status, Step, Verb
 from gpuwatch.model.fleet import Fleet, Node, NodeState
 from gpuwatch.model.slurm import SlurmNode
-from gpuwatch.model.verbs import ASKED_A_LAST_TIME
 from gpuwatch.policies.slurm_sick import CAUSE, NODE, UNDOES
 
 _NO_SLURM = "no Slurm cluster is in the settings"
 _DRAINS = frozenset({Verb.SLURM_DRAIN, Verb.CORDON})
 
 
-class SlurmNodeTarget(Target):
+class SlurmNodeTarget(NodeTarget):
     """A machine's node in Slurm: its controller is asked for all of it; its answers are of now."""
 
-    most_denied = 1
-
-    def __init__(self, parts: ControllerContext, machine: Target) -> None:
-        """Nothing is asked yet; `machine` is asked a last time before Slurm gives its node no more jobs."""
-        super().__init__(parts)
-        self._machine = machine
-
-    def servers(self, observation: Observation, step: Step) -> tuple[Server, ...]:
-        """Return the controller of the Slurm cluster; before a removal the machine's cloud is asked, too."""
-        asked = self._machine.servers(observation, step) if step.verb in ASKED_A_LAST_TIME else ()
-        return (SLURM, *(each for each in asked if each != SLURM))
-
-    def objection(self, observation: Observation, review: Review, tried: tuple[Step, ...]) -> str | None:
-        """Ask about the machine as before its removal."""
-        return self._machine.objection(observation, review, tried)
+    def _server(self, _step: Step) -> Server:
+        return SLURM
 
     def ask(self, intent: Intent, _observation: Observation, permit: Permit) -> tuple[Status, str]:
         """Drain the node, or end our drain."""
