@@ -1,9 +1,13 @@
 """Options that are numbers: amounts of money, shares, and how a mistake in one is answered."""
 
+import sys
+from collections.abc import Iterator
+from contextlib import contextmanager
 from decimal import Decimal, InvalidOperation
 
 import click
 
+from gpuwatch.cli.base import print_text
 from gpuwatch.model.slips import as_share, is_amount, nearest, right_way
 
 _EXAMPLE = "0.35"
@@ -56,6 +60,18 @@ def share(context: click.Context, param: click.Parameter, value: str | None) -> 
         right = "write for example 0.35" if part is None else f"write {part} for {number:f} %"
         raise click.BadParameter(f"{value!r} is not from 0 to 1; {right}", ctx=context, param=param)
     return number
+
+
+@contextmanager
+def explain_series_errors(place: object) -> Iterator[None]:
+    """Turn what is wrong with a series, or with numbers about that place, into a message and exit status 2."""
+    from gpuwatch.money.forecast.csv import SeriesError
+
+    try:
+        yield
+    except ValueError as error:
+        print_text(error if isinstance(error, SeriesError) else f"{place}: {error}", err=True)
+        sys.exit(2)
 
 
 def price_of(price: Decimal | None, instance_type: str | None, option: str = "--price") -> tuple[Decimal, str]:

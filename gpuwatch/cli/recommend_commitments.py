@@ -1,13 +1,12 @@
 """The command that says what to reserve, what to run on spot, and what to leave on demand."""
 
-import sys
 from decimal import Decimal
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
 import click
 
-from gpuwatch.cli.amounts import none_below, price_of, share, usd
+from gpuwatch.cli.amounts import explain_series_errors, none_below, price_of, share, usd
 from gpuwatch.cli.base import config_option, explain_errors, json_option, print_text, settings_of, show_money_as_in
 from gpuwatch.cli.recommend import recommend
 from gpuwatch.model.currency import display_currency
@@ -68,11 +67,9 @@ def commitments(
     from gpuwatch.money.advice.commitment_plan import Terms
     from gpuwatch.money.advice.commitments import advise as advice_of
     from gpuwatch.money.advice.commitments_document import commitments_document
-    from gpuwatch.money.forecast.csv import SeriesError
 
     show_money_as_in(path)
-    place = csv_path or "the ledger"
-    try:
+    with explain_series_errors(csv_path or "the ledger"):
         if csv_path is not None:
             if cloud is not None:
                 raise click.UsageError("--cloud is for what the ledger metered; --csv has no clouds")
@@ -85,12 +82,6 @@ def commitments(
         except ValueError as error:
             raise click.UsageError(str(error)) from error
         advice = advice_of(load, offer, committed)
-    except SeriesError as error:
-        print_text(error, err=True)
-        sys.exit(2)
-    except ValueError as error:
-        print_text(f"{place}: {error}", err=True)
-        sys.exit(2)
     warnings = [*notes, *advice.warnings]
     if as_json:
         print_text(json_text("recommend.commitments", commitments_document(advice, source, warnings)))

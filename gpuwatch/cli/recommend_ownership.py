@@ -1,6 +1,5 @@
 """The command that says from how many busy hours a day buying a machine pays."""
 
-import sys
 from dataclasses import replace
 from decimal import Decimal
 from pathlib import Path
@@ -8,7 +7,7 @@ from typing import TYPE_CHECKING, Any
 
 import click
 
-from gpuwatch.cli.amounts import factor, none_below, price_of, share, usd
+from gpuwatch.cli.amounts import explain_series_errors, factor, none_below, price_of, share, usd
 from gpuwatch.cli.base import config_option, json_option, print_text, show_money_as_in
 from gpuwatch.cli.recommend import recommend
 from gpuwatch.cli.recommend_commitments import csv_load, metered_load
@@ -74,7 +73,6 @@ def ownership(
     """Recommend to own or to rent: from how many busy hours a day buying pays, and how many machines of a load."""
     from gpuwatch.money.advice.ownership import Terms
     from gpuwatch.money.advice.ownership import advise as advice_of
-    from gpuwatch.money.forecast.csv import SeriesError
 
     if ledger and csv_path is not None:
         raise click.UsageError("give one of --ledger and --csv")
@@ -86,7 +84,7 @@ def ownership(
     show_money_as_in(path)
     load: list[float | None] | None = None
     notes: list[str] = []
-    try:
+    with explain_series_errors(csv_path or "recommend ownership"):
         if csv_path is not None:
             load, notes = csv_load(csv_path)
         if ledger:
@@ -110,12 +108,6 @@ def ownership(
         )
         found = advice_of(terms, load)
         advice = replace(found, warnings=(*notes, *found.warnings))
-    except SeriesError as error:
-        print_text(error, err=True)
-        sys.exit(2)
-    except ValueError as error:
-        print_text(f"{csv_path or 'recommend ownership'}: {error}", err=True)
-        sys.exit(2)
     print_text(json_text("recommend.ownership", advice) if as_json else _as_text(advice))
 
 

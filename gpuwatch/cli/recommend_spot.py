@@ -1,13 +1,12 @@
 """The command that says what spot would have cost, and how often its nodes would have worked."""
 
-import sys
 from decimal import Decimal
 from pathlib import Path
 from typing import TYPE_CHECKING
 
 import click
 
-from gpuwatch.cli.amounts import share, usd
+from gpuwatch.cli.amounts import explain_series_errors, share, usd
 from gpuwatch.cli.base import duration_or_none, json_option, print_text, progress
 from gpuwatch.cli.recommend import recommend
 from gpuwatch.runtime.json_document import json_text
@@ -82,7 +81,6 @@ def spot(  # noqa: PLR0913  one option each
     as_json: bool,
 ) -> None:
     """Recommend spot or on demand, from a recording of what could be had: cost, time with all nodes, losses."""
-    from gpuwatch.money.forecast.csv import SeriesError
     from gpuwatch.policies.spot.mix import MixRules
     from gpuwatch.simulate.spot import advice
     from gpuwatch.simulate.spot.fleet import Terms
@@ -92,7 +90,7 @@ def spot(  # noqa: PLR0913  one option each
         raise click.UsageError("give both of --work and --by, or neither")
     if base > nodes:
         raise click.BadParameter(f"{base} on demand are more than the {nodes} of --nodes", param_hint="--base")
-    try:
+    with explain_series_errors(csv_path):
         recording = read_recording(csv_path)
         if recording.usd_per_hour is not None and price is None:
             raise click.UsageError("the file has prices of spot: give --price, of a node for an hour on demand")
@@ -109,12 +107,6 @@ def spot(  # noqa: PLR0913  one option each
             rules = MixRules(on_demand_base=base, spot_share=float(spot_share))
             with progress("Playing the recording") as advance:
                 found = advice.advise(recording, nodes, rules, terms, advance)
-    except SeriesError as error:
-        print_text(error, err=True)
-        sys.exit(2)
-    except ValueError as error:
-        print_text(f"{csv_path}: {error}", err=True)
-        sys.exit(2)
     print_text(json_text("recommend.spot", found) if as_json else _as_text(found))
 
 
