@@ -2,7 +2,7 @@
 
 import shutil
 import sys
-from collections.abc import Iterator
+from collections.abc import Callable, Iterator
 from contextlib import contextmanager
 from dataclasses import replace
 from pathlib import Path
@@ -31,11 +31,34 @@ if TYPE_CHECKING:
     from gpuwatch.money.bill.rates_file import RatesDocument
 
 
+_PERIOD = (
+    click.option("--from", "first", metavar="DAY", help="The first day, such as 2026-03-01."),
+    click.option("--to", "last", metavar="DAY", help="The last day, which counts; without it, today."),
+    click.option("--month", metavar="MONTH", help="A month, such as 2026-03; without any of these, this month."),
+    click.option("--day", metavar="DAY", help="One day."),
+)
+
+
+def period_options(command: Callable[..., None]) -> Callable[..., None]:
+    """A command with the options above."""
+    for option in reversed(_PERIOD):
+        command = option(command)
+    return command
+
+
+def _bill_option(file: str) -> Callable[[Callable[..., None]], Callable[..., None]]:
+    return click.option(
+        "--bill",
+        "bills",
+        required=True,
+        multiple=True,
+        metavar="[CLOUD=]FILE",
+        help=f"The bill's {file}, also gzipped; of several clouds one each, as CLOUD=FILE.",
+    )
+
+
 @commands.group(invoke_without_command=True)
-@click.option("--from", "first", metavar="DAY", help="The first day, such as 2026-03-01.")
-@click.option("--to", "last", metavar="DAY", help="The last day, which counts; without it, today.")
-@click.option("--month", metavar="MONTH", help="A month, such as 2026-03; without any of these, this month.")
-@click.option("--day", metavar="DAY", help="One day.")
+@period_options
 @click.option(
     "--by",
     default="pool",
@@ -49,18 +72,16 @@ if TYPE_CHECKING:
 @config_option
 @json_option
 @click.pass_context
-def cost(  # noqa: PLR0913  one for each option
+def cost(
     context: click.Context,
-    first: str | None,
-    last: str | None,
-    month: str | None,
-    day: str | None,
+    /,
     by: str,
     path: Path | None,
     *,
     explain: bool,
     unused: bool,
     as_json: bool,
+    **days: str | None,
 ) -> None:
     """Show what was billed, how much of it was useful or wasted, and the energy, from the ledger's metering."""
     if context.invoked_subcommand is not None:
@@ -76,7 +97,7 @@ def cost(  # noqa: PLR0913  one for each option
         from gpuwatch.runtime.clock import SystemClock
 
         zone, now = ZoneInfo(settings.cost.timezone), SystemClock().now()
-        period = period_of(zone, now, first=first, last=last, month=month, day=day)
+        period = period_of(zone, now, **days)
         result, unusual = report.cost_report(spend, period, by), unusual_spending(spend, period, now)
         proved = proof.prove_report(spend, result) if explain else None
         document = replace(report.cost_document(result, settings.cost.energy), anomalies=unusual)
@@ -97,14 +118,7 @@ def cost(  # noqa: PLR0913  one for each option
 
 
 @cost.command()
-@click.option(
-    "--bill",
-    "bills",
-    required=True,
-    multiple=True,
-    metavar="[CLOUD=]FILE",
-    help="The bill's CSV file, also gzipped; of several clouds one each, as CLOUD=FILE.",
-)
+@_bill_option("CSV file")
 @click.option(
     "--column",
     "columns",
@@ -148,14 +162,7 @@ def reconcile(  # noqa: PLR0913  one for each option
 
 
 @cost.command()
-@click.option(
-    "--bill",
-    "bills",
-    required=True,
-    multiple=True,
-    metavar="[CLOUD=]FILE",
-    help="The bill's file, CSV or JSON lines, also gzipped; of several clouds one each, as CLOUD=FILE.",
-)
+@_bill_option("file, CSV or JSON lines")
 @click.option("--column", "columns", multiple=True, metavar="WHAT=NAME", help="As for `cost reconcile`.")
 @click.option("--cloud", metavar="NAME", help="The bill is of this cloud.")
 @click.option(

@@ -6,17 +6,14 @@ from pathlib import Path
 import click
 
 from gpuwatch.cli.base import config_option, print_text
-from gpuwatch.cli.cost import open_spend
+from gpuwatch.cli.cost import open_spend, period_options
 from gpuwatch.cli.export import export, folder_argument, force_option
 from gpuwatch.cli.shipped import write
 
 
 @export.command()
 @folder_argument
-@click.option("--from", "first", metavar="DAY", help="The first day, such as 2026-03-01.")
-@click.option("--to", "last", metavar="DAY", help="The last day, which counts; without it, today.")
-@click.option("--month", metavar="MONTH", help="A month, such as 2026-03; without any of these, this month.")
-@click.option("--day", metavar="DAY", help="One day.")
+@period_options
 @click.option(
     "--by",
     type=click.Choice(["node", "workload"]),
@@ -26,16 +23,13 @@ from gpuwatch.cli.shipped import write
 )
 @config_option
 @force_option
-def focus(  # noqa: PLR0913  one for each option
+def focus(
     *,
     folder: Path,
-    first: str | None,
-    last: str | None,
-    month: str | None,
-    day: str | None,
     by: str,
     path: Path | None,
     force: bool,
+    **days: str | None,
 ) -> None:
     """Write what machines cost and wasted as a CSV table in FOCUS 1.2 columns, for tools that read bills.
 
@@ -49,7 +43,7 @@ def focus(  # noqa: PLR0913  one for each option
         from gpuwatch.runtime.clock import SystemClock
 
         zone = ZoneInfo(settings.cost.timezone)
-        period = period_of(zone, SystemClock().now(), first=first, last=last, month=month, day=day)
+        period = period_of(zone, SystemClock().now(), **days)
         table, unpriced = focus_table(spend, period, by)
     last_day = period.after - timedelta(days=1)
     write(folder, {f"focus-{period.first}-to-{last_day}.csv": table}, force)
