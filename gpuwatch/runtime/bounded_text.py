@@ -1,12 +1,16 @@
 """Text files that people name, with a bound: /dev/zero, a disk image or a packed bomb must not fill the memory."""
 
 import errno
+import gzip
 from collections.abc import Iterator
+from contextlib import contextmanager
+from io import TextIOWrapper
 from pathlib import Path
 from typing import TextIO
 
 MOST_CHARACTERS = 64 << 20  # of a file that is held as a whole
 MOST_IN_A_LINE = 1 << 20
+_GZIP = b"\x1f\x8b"
 
 
 def text_of(path: Path, *, encoding: str = "utf-8-sig") -> str:
@@ -24,7 +28,26 @@ def text_of(path: Path, *, encoding: str = "utf-8-sig") -> str:
     return text
 
 
-def lines_of(file: TextIO) -> Iterator[str]:
+@contextmanager
+def table_lines(path: Path) -> Iterator[Iterator[str]]:
+    """Lines of a table, packed by gzip or not; it is opened once, as a pipe may be.
+
+    Raises:
+        OSError: it cannot be read, or a line is too long; `strerror` has the reason.
+        EOFError: its end is missing; zlib.error: it is damaged.
+        UnicodeDecodeError: it is not UTF-8.
+
+    """
+    with path.open("rb") as raw:
+        packed = raw.peek(2)[:2] == _GZIP
+        with (
+            gzip.GzipFile(fileobj=raw) if packed else raw as binary,
+            TextIOWrapper(binary, encoding="utf-8-sig", newline="") as lines,
+        ):
+            yield _read_lines(lines)
+
+
+def _read_lines(file: TextIO) -> Iterator[str]:
     """The lines of an open file, one after the other.
 
     Raises:

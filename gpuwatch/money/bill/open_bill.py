@@ -1,8 +1,6 @@
 """A bill's file, read once, a line at a time: CSV or JSON lines, packed by gzip or not."""
 
 import csv
-import gzip
-import io
 import json
 import zlib
 from collections.abc import Iterator, Mapping, Sequence
@@ -13,7 +11,7 @@ from zoneinfo import ZoneInfo
 
 from gpuwatch.money.bill.charge import BillError, Charge, fold_name
 from gpuwatch.money.bill.parse import Columns, charges
-from gpuwatch.runtime.bounded_text import lines_of
+from gpuwatch.runtime.bounded_text import table_lines
 from gpuwatch.runtime.json_document import read_json
 from gpuwatch.runtime.printable import not_utf8
 
@@ -77,13 +75,8 @@ def _open_lines(path: Path) -> Iterator[Iterator[str]]:
 
     """
     try:
-        with path.open("rb") as raw:
-            packed = raw.peek(2)[:2] == b"\x1f\x8b"
-            with (
-                gzip.GzipFile(fileobj=raw) if packed else raw as binary,
-                io.TextIOWrapper(binary, encoding="utf-8-sig", newline="") as lines,
-            ):
-                yield lines_of(lines)
+        with table_lines(path) as lines:
+            yield lines
     except OSError as error:
         raise BillError(f"{path} cannot be read: {error.strerror or error}") from error
     except BillError as error:

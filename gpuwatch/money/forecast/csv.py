@@ -1,17 +1,17 @@
 """Reads `time,value` files: CSV, plain or .gz, with or without a line of heads."""
 
 import csv
-import gzip
 import math
 import zlib
 from collections.abc import Iterable, Iterator
+from contextlib import contextmanager
 from datetime import UTC, datetime
 from pathlib import Path
 
 from gpuwatch.model.duration import LONGEST_SECONDS, in_calendar
 from gpuwatch.model.slips import readable, semicolons
 from gpuwatch.money.forecast.series import Sample
-from gpuwatch.runtime.bounded_text import lines_of
+from gpuwatch.runtime.bounded_text import table_lines
 from gpuwatch.runtime.printable import not_utf8
 
 _NO_VALUE = frozenset({"", "na", "nan", "null", "none", "-"})
@@ -30,25 +30,31 @@ def read_samples(path: Path) -> list[Sample]:
         SeriesError: it cannot be read, a line is wrong, or nothing was measured.
 
     """
+    with open_series(path) as lines:
+        samples = list(_samples(path, lines))
+    if not samples:
+        raise SeriesError(f"{path}: holds no value; lines like 2026-11-01T00:00:00Z,42.5 are read")
+    refuse_ages(str(path), *(pick(each.time for each in samples) for pick in (min, max)))
+    return samples
+
+
+@contextmanager
+def open_series(path: Path) -> Iterator[Iterator[str]]:
+    """Lines of a CSV file.
+
+    Raises:
+        SeriesError: it cannot be read.
+
+    """
     try:
-        with path.open("rb") as file:
-            packed = file.read(2) == b"\x1f\x8b"
-        with (
-            gzip.open(path, "rt", encoding="utf-8-sig", newline="")
-            if packed
-            else path.open(encoding="utf-8-sig", newline="") as lines
-        ):
-            samples = list(_samples(path, lines_of(lines)))
+        with table_lines(path) as lines:
+            yield lines
     except UnicodeDecodeError as error:
         raise SeriesError(f"{path}: {not_utf8(error)}") from error
     except OSError as error:
         raise SeriesError(f"{path}: cannot be read: {error.strerror or error}") from error
     except (EOFError, zlib.error, csv.Error) as error:
         raise SeriesError(f"{path}: cannot be read as CSV: {error}") from error
-    if not samples:
-        raise SeriesError(f"{path}: holds no value; lines like 2026-11-01T00:00:00Z,42.5 are read")
-    refuse_ages(str(path), *(pick(each.time for each in samples) for pick in (min, max)))
-    return samples
 
 
 def refuse_ages(path: str, first: datetime, last: datetime) -> None:

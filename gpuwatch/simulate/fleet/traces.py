@@ -20,15 +20,13 @@ import math
 import zlib
 from collections.abc import Iterable, Iterator, Sequence
 from dataclasses import dataclass, field
-from io import TextIOWrapper
 from itertools import pairwise
 from pathlib import Path
 from statistics import median
-from typing import TextIO
 
 from gpuwatch.agent.devices.load_profile import Intervals, LoadProfile, Phase
 from gpuwatch.model.slips import semicolons
-from gpuwatch.runtime.bounded_text import lines_of
+from gpuwatch.runtime.bounded_text import table_lines
 from gpuwatch.runtime.printable import not_utf8
 from gpuwatch.simulate.fleet.workloads import DemoError, Lost, Workload
 
@@ -39,7 +37,6 @@ _INTERVAL_COLUMNS = ("node", "busy_from_s", "busy_to_s")
 _FORMS = f"{','.join(_SAMPLE_COLUMNS)}[,{_MEMORY_COLUMN}] or {','.join(_INTERVAL_COLUMNS)}"
 _LONE_ROW_SECONDS = 60.0  # the sampling interval where no node has two rows
 _LAST_SECOND = 253_402_300_800.0  # since 1970, of the year 9999: who writes more means milliseconds
-_GZIP = b"\x1f\x8b"
 
 # The machine that a recorded node would be: the smallest with at least so many GPUs.
 _TYPES = {1: "g6.xlarge", 4: "g6.12xlarge", 8: "p4d.24xlarge"}
@@ -89,12 +86,7 @@ def read_trace(path: Path) -> Recording:
     """
     recording = Recording()
     try:
-        with path.open("rb") as raw:
-            packed = raw.read(2) == _GZIP
-        with (
-            gzip.open(path) if packed else path.open("rb") as content,
-            TextIOWrapper(content, encoding="utf-8-sig", newline="") as lines,
-        ):
+        with table_lines(path) as lines:
             _read_rows(path, lines, recording)
     except (EOFError, zlib.error, gzip.BadGzipFile) as error:
         raise TraceError(f"{path}: is no whole gzip file ({error}); copy it again") from error
@@ -111,9 +103,9 @@ def read_trace(path: Path) -> Recording:
     return recording
 
 
-def _read_rows(path: Path, lines: TextIO, recording: Recording) -> None:
+def _read_rows(path: Path, lines: Iterator[str], recording: Recording) -> None:
     """All rows into the recording."""
-    rows = csv.reader(lines_of(lines), strict=True)
+    rows = csv.reader(lines, strict=True)
     try:
         header = next(rows, None)
         if header is None:

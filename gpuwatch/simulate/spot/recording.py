@@ -6,17 +6,13 @@ of all rows is the end. Before its first row an offer has no nodes.
 """
 
 import csv
-import gzip
 import math
-import zlib
 from collections.abc import Iterable
 from dataclasses import dataclass
 from pathlib import Path
 
 from gpuwatch.model.slips import right_way, semicolons
-from gpuwatch.money.forecast.csv import SeriesError, time_of
-from gpuwatch.runtime.bounded_text import lines_of
-from gpuwatch.runtime.printable import not_utf8
+from gpuwatch.money.forecast.csv import SeriesError, open_series, time_of
 
 STEP_SECONDS = 60
 _COLUMNS = ("time", "offer", "nodes")
@@ -69,21 +65,8 @@ def read_recording(path: Path) -> Recording:
         SeriesError: it cannot be read, or a line is wrong; the message names the line and what would be right.
 
     """
-    try:
-        with path.open("rb") as file:
-            packed = file.read(2) == b"\x1f\x8b"
-        with (
-            gzip.open(path, "rt", encoding="utf-8-sig", newline="")
-            if packed
-            else path.open(encoding="utf-8-sig", newline="") as lines
-        ):
-            rows = _rows(path, lines_of(lines))
-    except UnicodeDecodeError as error:
-        raise SeriesError(f"{path}: {not_utf8(error)}") from error
-    except OSError as error:
-        raise SeriesError(f"{path}: cannot be read: {error.strerror or error}") from error
-    except (EOFError, zlib.error, csv.Error) as error:
-        raise SeriesError(f"{path}: cannot be read as CSV: {error}") from error
+    with open_series(path) as lines:
+        rows = _rows(path, lines)
     return _by_minute(path, rows)
 
 

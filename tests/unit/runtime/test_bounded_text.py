@@ -9,7 +9,7 @@ import pytest
 
 from gpuwatch.money.forecast.csv import SeriesError, read_samples
 from gpuwatch.runtime import bounded_text
-from gpuwatch.runtime.bounded_text import lines_of, text_of
+from gpuwatch.runtime.bounded_text import table_lines, text_of
 from gpuwatch.simulate.fleet.traces import TraceError, read_trace
 from gpuwatch.simulate.spot.recording import read_recording
 
@@ -18,6 +18,11 @@ READERS: dict[str, tuple[Callable[[Path], object], type[Exception]]] = {
     "a recorded load": (read_trace, TraceError),
     "a series": (read_samples, SeriesError),
     "a recorded spot market": (read_recording, SeriesError),
+}
+TABLES = {
+    "a recorded load": b"time_s,node,gpu,utilization_ratio\n0,node-1,0,0.5\n60,node-1,0,0.5\n",
+    "a series": b"time,value\n2026-11-01T00:00:00Z,42.5\n",
+    "a recorded spot market": b"time,offer,nodes\n0,aws/p4d,4\n120,aws/p4d,2\n",
 }
 
 
@@ -39,6 +44,20 @@ def test_a_packed_bomb_is_refused_by_every_reader_of_lines(name: str, tmp_path: 
         read(path)
 
 
+@pytest.mark.parametrize("pack", [bytes, gzip.compress])
+@pytest.mark.parametrize("name", READERS)
+def test_a_table_may_come_through_a_pipe(name: str, pack: Callable[[bytes], bytes]) -> None:
+    """As a shell gives it for <(zcat load.gz): what was read once cannot be read again."""
+    read, _ = READERS[name]
+    end, begin = os.pipe()
+    os.write(begin, pack(TABLES[name]))
+    os.close(begin)
+    try:
+        assert read(Path(f"/dev/fd/{end}"))
+    finally:
+        os.close(end)
+
+
 def test_a_whole_text_has_a_bound(monkeypatch: pytest.MonkeyPatch, tmp_path: Path) -> None:
     """Settings, prices, users: one character more is too much."""
     monkeypatch.setattr(bounded_text, "MOST_CHARACTERS", 10)
@@ -55,5 +74,5 @@ def test_lines_come_as_they_are(tmp_path: Path) -> None:
     """With their ends, and the last one without."""
     path = tmp_path / "text"
     path.write_bytes(b"a\r\n\nb" + os.linesep.encode() + b"c")
-    with path.open(encoding="utf-8", newline="") as file:
-        assert list(lines_of(file)) == ["a\r\n", "\n", f"b{os.linesep}", "c"]
+    with table_lines(path) as lines:
+        assert list(lines) == ["a\r\n", "\n", f"b{os.linesep}", "c"]
