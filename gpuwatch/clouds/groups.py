@@ -114,6 +114,34 @@ class ScalingGroup(Owned):
     tags: Mapping[str, str]
 
 
+# Bounds of its size.
+
+
+def refuse_size(name: str, size: int, *, least: int = 0, most: int | None = None) -> None:
+    """Ask for no size that the group may not have.
+
+    Raises:
+        CloudError: it is smaller than `least`, or larger than `most`.
+
+    """
+    if size < least:
+        raise CloudError(f"{name} must have {least} machines at least, not {size}", code="MinSize")
+    if most is not None and size > most:
+        raise CloudError(f"{name} may have {most} machines at most, not {size}", code="MaxSize")
+
+
+def refuse_end_below(name: str, wants: int, least: int, *, left: int | None = None, units: str = "machines") -> None:
+    """End no member without which the group is below its minimum; `left` is what stays, where not one of `wants` goes.
+
+    Raises:
+        CloudError: less than `least` would be left.
+
+    """
+    if (wants - 1 if left is None else left) < least:
+        wanted = f"it wants {wants} {units}, at least {least}"
+        raise CloudError(f"{name} would fall below its minimum: {wanted}", code="MinSize")
+
+
 # Taking a size back: no member may go for it.
 
 

@@ -23,7 +23,7 @@ from gpuwatch.clouds import (
     refuse_foreign_tags,
 )
 from gpuwatch.clouds.disks import by_id
-from gpuwatch.clouds.groups import refuse_if_chosen
+from gpuwatch.clouds.groups import refuse_end_below, refuse_if_chosen, refuse_size
 from gpuwatch.clouds.permit import Permit, check_in_force
 from gpuwatch.model.decision import DECISION_TAG
 from gpuwatch.model.fleet import DEFAULT_POOL, GroupRefusal, Node, NodeGroup, NodeState
@@ -141,8 +141,7 @@ class SimulatedCloud(Machines):
             group = self._group_of(group_id)
             if group.desired >= size:
                 return
-            if size > group.max_size:
-                raise CloudError(f"{group.name} may have {group.max_size} machines at most, not {size}", code="MaxSize")
+            refuse_size(group.name, size, most=group.max_size)
             self._refuse(group, "Launch")
             self._resize(group_id, size)
             self._fill(group_id)
@@ -184,15 +183,7 @@ class SimulatedCloud(Machines):
         """What was left, and one volume of each stopped machine."""
         with self._call("leftovers"):
             volumes = (
-                Leftover(
-                    id=f"vol-{node.id}",
-                    kind=LeftoverKind.STOPPED_VOLUME,
-                    region=node.region,
-                    account=node.account,
-                    type="gp3",
-                    size_bytes=_DISK_BYTES,
-                    node_id=node.id,
-                )
+                _disk_of(node, LeftoverKind.STOPPED_VOLUME)
                 for node in self._nodes.values()
                 if node.state is NodeState.STOPPED and node.known_gpus > 0
             )
@@ -202,15 +193,7 @@ class SimulatedCloud(Machines):
         """One volume of each machine that is not stopped."""
         with self._call("disks"):
             return by_id(
-                Leftover(
-                    id=f"vol-{node.id}",
-                    kind=LeftoverKind.RUNNING_VOLUME,
-                    region=node.region,
-                    account=node.account,
-                    type="gp3",
-                    size_bytes=_DISK_BYTES,
-                    node_id=node.id,
-                )
+                _disk_of(node, LeftoverKind.RUNNING_VOLUME)
                 for node in self._nodes.values()
                 if node.state not in _WITHOUT_DISKS and node.known_gpus > 0
             )
@@ -245,12 +228,7 @@ class SimulatedCloud(Machines):
         group = self._group_of(group_id)
         self._member(node.id, group_id)
         self._refuse(group, "Terminate")
-        if group.desired - 1 < group.min_size:
-            raise CloudError(
-                f"{group.name} would fall below its minimum: it wants {group.desired} machines, "
-                f"at least {group.min_size}",
-                code="MinSize",
-            )
+        refuse_end_below(group.name, group.desired, group.min_size)
         self._reread(node.id)
         if self._nodes[node.id].protected:
             raise ProtectedError(f"{node.id}: {self._nodes[node.id].protected}")
@@ -259,3 +237,15 @@ class SimulatedCloud(Machines):
     def _resize(self, group_id: str, desired: int) -> None:
         group, machine = self._groups[group_id]
         self._groups[group_id] = (replace(group, desired=desired), machine)
+
+
+def _disk_of(node: Node, kind: LeftoverKind) -> Leftover:
+    return Leftover(
+        id=f"vol-{node.id}",
+        kind=kind,
+        region=node.region,
+        account=node.account,
+        type="gp3",
+        size_bytes=_DISK_BYTES,
+        node_id=node.id,
+    )

@@ -16,7 +16,7 @@ from gpuwatch.clouds.alibaba.groups import Group, one_group, template_reference
 from gpuwatch.clouds.alibaba.instances import STOP_CHARGING, Instance, describe_instance
 from gpuwatch.clouds.alibaba.places import Region
 from gpuwatch.clouds.errors import reading
-from gpuwatch.clouds.groups import lower
+from gpuwatch.clouds.groups import lower, refuse_end_below, refuse_size
 from gpuwatch.clouds.permit import Permit, permit_in_force
 from gpuwatch.clouds.tags import claims
 from gpuwatch.model.decision import DECISION_TAG
@@ -70,11 +70,7 @@ def terminate_member(
     if member.attached:
         raise CloudError(f"{node_id} was put into {group.name} by hand, which would not release it", code="Attached")
     _refuse_group(group, fleet=fleet, process="ScaleIn")
-    if min(group.size, group.total) - 1 < group.min_size:
-        raise CloudError(
-            f"{group.name} would fall below its minimum: it wants {group.size} machines, at least {group.min_size}",
-            code="MinSize",
-        )
+    refuse_end_below(group.name, group.size, group.min_size, left=min(group.size, group.total) - 1)
     protected = claims(instance.tags, fleet=fleet, now=now)["protected"]
     if protected or instance.described.get("DeletionProtection"):
         raise ProtectedError(f"{node_id}: {protected or 'its deletion protection is on'}", code="DeletionProtection")
@@ -148,8 +144,7 @@ def grow(place: Region, group_id: str, size: int, *, key: str, fleet: str) -> No
     group = one_group(place, place.acting, group_id)
     if group.size >= size:
         return
-    if size > group.max_size:
-        raise CloudError(f"{group.name} may have {group.max_size} machines at most, not {size}", code="MaxSize")
+    refuse_size(group.name, size, most=group.max_size)
     _refuse_group(group, fleet=fleet, process="ScaleOut", grows=True)
     _adjust(place, group, size, key)
 
@@ -163,8 +158,7 @@ def shrink(place: Region, group_id: str, size: int, *, key: str, fleet: str) -> 
     if group.size <= size:
         return
     _refuse_group(group, fleet=fleet, process="ScaleIn", grows=True)
-    if size < group.min_size:
-        raise CloudError(f"{group.name} must have {group.min_size} machines at least, not {size}", code="MinSize")
+    refuse_size(group.name, size, least=group.min_size)
     lower(
         group,
         group.size,

@@ -22,7 +22,7 @@ from gpuwatch.clouds import (
 from gpuwatch.clouds.aws.groups import SERVICE, Group, one_group
 from gpuwatch.clouds.aws.instances import describe_instance, state_of
 from gpuwatch.clouds.aws.places import Region
-from gpuwatch.clouds.groups import lower
+from gpuwatch.clouds.groups import lower, refuse_end_below, refuse_size
 from gpuwatch.clouds.permissions import server_time
 from gpuwatch.clouds.permit import Permit, permit_in_force
 from gpuwatch.clouds.tags import claims
@@ -93,9 +93,8 @@ def terminate_member(place: Region, node_id: str, group_id: str, permit: Permit,
     if member.state != _IN_SERVICE:
         raise CloudError(f"{node_id} is {member.state} in {group.name}: it is left alone", code=_INCORRECT_STATE)
     _refuse_group(group, fleet=fleet, process="Terminate")
-    if group.desired - member.weight < group.min_size:
-        wants = f"it wants {group.desired} {'units' if group.weighted else 'machines'}, at least {group.min_size}"
-        raise CloudError(f"{group.name} would fall below its minimum: {wants}", code="MinSize")
+    left, units = group.desired - member.weight, "units" if group.weighted else "machines"
+    refuse_end_below(group.name, group.desired, group.min_size, left=left, units=units)
     protected = claims(instance.tags, fleet=fleet, now=now)["protected"]
     why = protected or next(_protections(place, node_id), None)
     if why is not None:
@@ -172,8 +171,7 @@ def grow(place: Region, group_id: str, size: int, *, key: str, fleet: str) -> No
     if group.desired >= size and not group.weighted:
         return
     _refuse_group(group, fleet=fleet, process="Launch", grows=True)
-    if size > group.max_size:
-        raise CloudError(f"{group.name} may have {group.max_size} machines at most, not {size}", code="MaxSize")
+    refuse_size(group.name, size, most=group.max_size)
     _set_size(place, group, size)
 
 
@@ -196,8 +194,7 @@ def shrink(place: Region, group_id: str, size: int, *, key: str, fleet: str) -> 
     if group.desired <= size:
         return
     _refuse_group(group, fleet=fleet, grows=True)
-    if size < group.min_size:
-        raise CloudError(f"{group.name} must have {group.min_size} machines at least, not {size}", code="MinSize")
+    refuse_size(group.name, size, least=group.min_size)
     lower(
         group,
         group.desired,

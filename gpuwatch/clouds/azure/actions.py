@@ -30,7 +30,7 @@ from gpuwatch.clouds.azure.groups import ScaleSet, members_of, one_group
 from gpuwatch.clouds.azure.instances import Machine, one
 from gpuwatch.clouds.azure.places import Subscription, Subscriptions, machine, name_for, name_of
 from gpuwatch.clouds.azure.settings import TemplateSettings
-from gpuwatch.clouds.groups import raise_again, refuse_if_chosen
+from gpuwatch.clouds.groups import raise_again, refuse_end_below, refuse_if_chosen, refuse_size
 from gpuwatch.clouds.permissions import server_time
 from gpuwatch.clouds.permit import Permit, permit_in_force
 from gpuwatch.clouds.tags import claims, tags_in_any_case
@@ -131,12 +131,8 @@ def terminate_member(
     if machine.group != group.id:
         raise CloudError(f"{machine.name} is no member of {group.name} any more: it is left alone", code="NotAMember")
     refuse_group(group, fleet=fleet)
-    size = members if group.desired is None else group.desired
-    if group.bounds is not None and size - 1 < group.bounds.least:
-        raise CloudError(
-            f"{group.name} would fall below its minimum: it wants {size} machines, at least {group.bounds.least}",
-            code="MinSize",
-        )
+    if group.bounds is not None:
+        refuse_end_below(group.name, members if group.desired is None else group.desired, group.bounds.least)
     protected = claims(machine.tags, fleet=fleet, now=now)["protected"]
     if protected:
         raise ProtectedError(f"{machine.name}: {protected}")
@@ -161,8 +157,8 @@ def grow(place: Subscription, group_id: str, size: int, *, key: str, fleet: str)
         raise CloudError(f"{group.name} keeps no number of machines, so it cannot grow", code="NoCapacity")
     if group.desired >= size:
         return
-    if group.bounds is not None and size > group.bounds.most:
-        raise CloudError(f"{group.name} may have {group.bounds.most} machines at most, not {size}", code="MaxSize")
+    if group.bounds is not None:
+        refuse_size(group.name, size, most=group.bounds.most)
     _set_capacity(place, group, size)
 
 
@@ -177,8 +173,8 @@ def shrink(place: Subscription, group_id: str, size: int, *, key: str, fleet: st
     refuse_group(group, fleet=fleet, grows=True)
     if group.desired is None or group.desired <= size:
         return
-    if group.bounds is not None and size < group.bounds.least:
-        raise CloudError(f"{group.name} must have {group.bounds.least} machines at least, not {size}", code="MinSize")
+    if group.bounds is not None:
+        refuse_size(group.name, size, least=group.bounds.least)
     members = members_of(place, group)
     lost, takes = [each for each in members if each.never_made], group.desired - size
     there = _living(members)

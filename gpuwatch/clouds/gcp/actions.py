@@ -42,7 +42,7 @@ from gpuwatch.clouds.gcp.iam import (
 )
 from gpuwatch.clouds.gcp.instances import Instance
 from gpuwatch.clouds.gcp.owners import labels_of, tags_of
-from gpuwatch.clouds.groups import TOO_MANY_MEMBERS
+from gpuwatch.clouds.groups import TOO_MANY_MEMBERS, refuse_end_below, refuse_size
 from gpuwatch.clouds.permit import Permit, permit_in_force
 from gpuwatch.clouds.tags import claims
 from gpuwatch.clouds.times import read_time
@@ -305,11 +305,7 @@ def terminate_member(
     _refuse_group(group, fleet=fleet)
     if member.action != _NO_ACTION:
         raise CloudError(f"{node_id} is {member.action} in {group.name}: it is left alone", code=NOT_READY)
-    if group.desired - 1 < group.bounds[0]:
-        raise CloudError(
-            f"{group.name} would fall below its minimum: it wants {group.desired} machines, at least {group.bounds[0]}",
-            code="MinSize",
-        )
+    refuse_end_below(group.name, group.desired, group.bounds[0])
     protected = claims(tags_of(instance.labels), fleet=fleet, now=now)["protected"]
     if protected or instance.deletion_protected:
         raise ProtectedError(
@@ -332,8 +328,7 @@ def grow(place: InProject, group_id: str, size: int, *, key: str, fleet: str) ->
     group = one_group(client, group_id)
     if group.desired >= size:
         return
-    if size > group.bounds[1]:
-        raise CloudError(f"{group.name} may have {group.bounds[1]} machines at most, not {size}", code="MaxSize")
+    refuse_size(group.name, size, most=group.bounds[1])
     _refuse_group(group, fleet=fleet)
     client.change(RESIZE, permit_in_force(), query={"size": str(size)}, group=group.path)
 
@@ -348,8 +343,7 @@ def shrink(place: InProject, group_id: str, size: int, *, key: str, fleet: str) 
     group = one_group(client, group_id)
     if group.desired <= size:
         return
-    if size < group.bounds[0]:
-        raise CloudError(f"{group.name} must have {group.bounds[0]} machines at least, not {size}", code="MinSize")
+    refuse_size(group.name, size, least=group.bounds[0])
     _refuse_group(group, fleet=fleet)
     empty = [each for each in members(client, group) if each.empty]
     takes = group.desired - size

@@ -15,7 +15,7 @@ from gpuwatch.clouds import (
     NotFoundError,
     ProtectedError,
 )
-from gpuwatch.clouds.groups import lower
+from gpuwatch.clouds.groups import lower, refuse_end_below, refuse_size
 from gpuwatch.clouds.permit import Permit, permit_in_force
 from gpuwatch.clouds.tags import claims
 from gpuwatch.clouds.tencent.errors import about_its_state
@@ -101,11 +101,7 @@ def terminate_member(
     if member.state != _IN_SERVICE:
         raise CloudError(f"{node_id} is {member.state} in {group.name}: it is left alone", code="NotInService")
     _refuse_group(group, fleet=fleet, process="Terminate")
-    if group.desired - 1 < group.min_size:
-        raise CloudError(
-            f"{group.name} would fall below its minimum: it wants {group.desired} machines, at least {group.min_size}",
-            code="MinSize",
-        )
+    refuse_end_below(group.name, group.desired, group.min_size)
     if not member.made:
         raise CloudError(
             f"{node_id} was attached to {group.name} by hand: the group would only detach it",
@@ -123,8 +119,7 @@ def grow(place: Region, group_id: str, size: int, *, key: str, fleet: str) -> No
     group = one_group(place.acting, group_id)
     if group.desired >= size:
         return
-    if size > group.max_size:
-        raise CloudError(f"{group.name} may have {group.max_size} machines at most, not {size}", code="MaxSize")
+    refuse_size(group.name, size, most=group.max_size)
     _refuse_group(group, fleet=fleet, process="Launch", grows=True)
     _set_size(place, group_id, size)
 
@@ -135,8 +130,7 @@ def shrink(place: Region, group_id: str, size: int, *, key: str, fleet: str) -> 
     group = one_group(place.acting, group_id)
     if group.desired <= size:
         return
-    if size < group.min_size:
-        raise CloudError(f"{group.name} must have {group.min_size} machines at least, not {size}", code="MinSize")
+    refuse_size(group.name, size, least=group.min_size)
     _refuse_group(group, fleet=fleet, process="Terminate", grows=True)
     lower(
         group,
