@@ -1,7 +1,6 @@
 """Text files that people name, with a bound: /dev/zero, a disk image or a packed bomb must not fill the memory."""
 
 import errno
-import gzip
 from collections.abc import Iterator
 from contextlib import contextmanager
 from io import TextIOWrapper
@@ -38,6 +37,8 @@ def table_lines(path: Path) -> Iterator[Iterator[str]]:
         UnicodeDecodeError: it is not UTF-8.
 
     """
+    import gzip  # noqa: PLC0415  the agent reads settings by this module, and needs no gzip
+
     with path.open("rb") as raw:
         packed = raw.peek(2)[:2] == _GZIP
         with (

@@ -17,7 +17,7 @@ from types import ModuleType
 from typing import Any
 
 _SELDOM = (
-    *("ast", "bz2", "calendar", "dis", "gzip", "hashlib", "hmac", "html", "ipaddress", "json", "linecache", "locale"),
+    *("ast", "bz2", "calendar", "dis", "hashlib", "hmac", "html", "ipaddress", "json", "linecache", "locale"),
     *(
         "logging",
         "lzma",
