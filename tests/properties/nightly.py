@@ -38,6 +38,8 @@ PARTS += [(f"../integration/crash/test_crash{each}", 1) for each in CRASHES]
 # Each call of each cloud under each fault, of which `make test` runs those that show every pair.
 PARTS += [(f"../contracts/{name}", 1) for name in ("test_cloud_faults", "test_cloud_faults_groups", "test_clouds")]
 PARTS += [("../contracts/test_clouds_launch_and_remove", 1)]
+# Each kind of workload on a real control plane, of which `make test` plays those that differ in what becomes of them.
+PARTS += [("../integration/kubernetes/test_matrix", 1)]
 # What has the mark `nightly`, with all else in its file; those with the controllers of Kubernetes, and for some those
 # of others, which are built once, take minutes each.
 MARKED = sorted(each for each in TESTS.rglob("test_*.py") if "mark.nightly" in each.read_text(encoding="utf-8"))

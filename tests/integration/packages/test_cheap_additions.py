@@ -1,12 +1,14 @@
 """What CONTRIBUTING.md promises: each addition touches as few files as it says.
 
 A metric, a guard rule, a policy, a notification transport and a cloud are added to a copy of the repository, where the
-files are counted. Then `make docs` and the golden files are written there, the copy's own tests of each room that was
-touched run, whole, and so does each addition, in a process of its own.
+files are counted. Then `make docs` and the golden files are written there, and each addition runs, in a process of its
+own. In `make nightly` the copy's own tests of each room that was touched run as well, whole.
 """
 
 import sys
 from pathlib import Path
+
+import pytest
 
 from tests.support.fakes.nvml import StubDriver
 from tests.support.real.agents import RunningAgent, eventually
@@ -18,12 +20,30 @@ TOUCHED = (
     *("tests/unit/agent/exporter", "tests/unit/agent/devices", "tests/unit/notify/transports"),
     "tests/unit/runtime/test_translation.py",
 )
+PYTEST = ("-m", "pytest", "-n0", "-q", "-x", "-p", "no:cacheprovider")
 CHINESE = "gpuwatch/runtime/locale/zh_CN.po"
 
 
 def test_an_addition_touches_no_more_files_than_promised(tmp_path: Path, driver: StubDriver) -> None:
-    """What is generated from the code follows by itself, the copy's tests pass, and every addition works."""
-    tree = RepositoryCopy(tmp_path / "tree")
+    """What is generated from the code follows by itself, and every addition works."""
+    tree = with_all_additions(tmp_path)
+
+    the_metric_is_exported(tree, driver)
+    the_rule_is_broken_by_make_mutate_too(tree)
+    the_policy_proposes(tree)
+    the_transport_sends(tree)
+    the_cloud_is_reached(tree)
+
+
+@pytest.mark.nightly
+def test_with_all_additions_the_tests_of_what_they_touch_pass(tmp_path: Path) -> None:
+    """Whole rooms, not some chosen files."""
+    with_all_additions(tmp_path).run(*PYTEST, "--hypothesis-profile=quick", *TOUCHED)
+
+
+def with_all_additions(folder: Path) -> RepositoryCopy:
+    """A copy that has them, and what is written from them."""
+    tree = RepositoryCopy(folder / "tree")
     add_a_metric(tree)
     stub = "tests/support/fakes/nvml_stub/fields.c"
     assert tree.changes() == {"gpuwatch/model/gpu.py", "gpuwatch/agent/devices/nvml/rows.py", stub}
@@ -43,21 +63,14 @@ def test_an_addition_touches_no_more_files_than_promised(tmp_path: Path, driver:
     assert tree.changes() == {*package, "gpuwatch/clouds/settings.py", "pyproject.toml"}
 
     tree.run("-m", "tools.docs")
-    options = ("-m", "pytest", "-n0", "-q", "-x", "-p", "no:cacheprovider")
     generated = ("test_guard_sentences.py", "test_exporter.py", "test_docs_complete.py")
     chosen = ("-k", "golden or recorded or catalogue or follows or policy or setting")
-    tree.run(*options, *chosen, *map(tree.find, generated), GPUWATCH_UPDATE_GOLDEN="1")
+    tree.run(*PYTEST, *chosen, *map(tree.find, generated), GPUWATCH_UPDATE_GOLDEN="1")
     written = tree.changes()
     assert {"docs/METRICS.md", "docs/guard.md", "docs/policies/README.md", "docs/settings/pools.md"} <= written
     assert "tests/golden/guard_sentences.txt" in written
     assert {name for name in written if not name.startswith(("docs/", "tests/golden/"))} == set()
-    tree.run(*options, "--hypothesis-profile=quick", *TOUCHED)
-
-    the_metric_is_exported(tree, driver)
-    the_rule_is_broken_by_make_mutate_too(tree)
-    the_policy_proposes(tree)
-    the_transport_sends(tree)
-    the_cloud_is_reached(tree)
+    return tree
 
 
 def add_a_metric(tree: RepositoryCopy) -> None:
