@@ -26,11 +26,18 @@ class LinkReading(LoadReading):
             "CurrPcieLinkGeneration",
             slow=True,
             group="pcie_detail",
+            judged=True,
         ),
     ] = None
     pcie_link_generation_max: Annotated[
         int | None,
-        Metric("PCIe generation that GPU and slot could use.", "MaxPcieLinkGeneration", slow=True, group="pcie_detail"),
+        Metric(
+            "PCIe generation that GPU and slot could use.",
+            "MaxPcieLinkGeneration",
+            slow=True,
+            group="pcie_detail",
+            judged=True,
+        ),
     ] = None
     pcie_link_width: Annotated[
         int | None,

@@ -21,8 +21,9 @@ A GPU is as well as its worst cause. Each cause has a code, a sentence and a rem
 the GPU, or a reload of the driver), `reboot`, `replace_hardware`. Act on the first cause.
 
 A cause is over once the GPU was read for {recover_after} (`agent.health.recover_after`) without it. One that comes
-back within a day must be away twice as long as before, a day at most. An XID that asks for a reset or a reboot stays
-until that was done. `agent.health_file` keeps all this over restarts of the agent; a reboot clears it.
+back within a day must be away twice as long as before, a day at most. A figure that is missing, as with MIG, ends no
+cause. An XID that asks for a reset or a reboot stays until that was done. `agent.health_file` keeps all this over
+restarts of the agent; a reboot clears it.
 
 ## What is seen
 
@@ -30,7 +31,8 @@ until that was done. `agent.health_file` keeps all this over restarts of the age
 
 `agent.health` sets where most begin. `sw_power_cap` under load is no fault. `nvlink_errors` begins at 100 recoveries
 of links, or 360,000 packets sent again or with a wrong checksum, in an hour. The fabric's own recoveries count after
-five minutes. What a GPU does not report, or reports only to root, is not judged.
+five minutes. The PCIe link of a GPU on bus 0 is not judged: it was passed to a guest, which does not see its slot.
+What a GPU does not report, or reports only to root, is not judged.
 
 ## GPUs that are gone
 

@@ -13,6 +13,7 @@ _RECOVERY_SECONDS = 300.0  # what the fabric does by itself may take minutes, af
 _RECOVERIES_PER_HOUR = 100.0  # once for each of 18 links, as when a switch starts again, is no fault
 _REPEATS_PER_HOUR = 360_000.0  # 100 a second: DCGM's limit for checksum errors
 _HUNG_AFTER_SECONDS = 10.0  # a GPU left unread by a hang is read by the next probe long before
+_HIGHEST_CLOCKS = 2  # P0 to P2: at work
 _HEALTHS = {Severity.CRITICAL: Health.FAILING, Severity.WARNING: Health.DEGRADED}
 
 
@@ -22,20 +23,50 @@ class Level:
 
     finding: Finding
     holds: Callable[[GpuReading, Figures, HealthRules], bool]
+    shows: Callable[[GpuReading], bool]  # whether the reading can show it, or that it is not there
     after: Callable[[HealthRules], float] = lambda _: 0.0
 
 
 def _level(
-    code: str, sentence: str, remedy: Remedy, source: str, holds: Callable[[GpuReading, Figures, HealthRules], bool]
+    code: str,
+    sentence: str,
+    remedy: Remedy,
+    source: str,
+    holds: Callable[[GpuReading, Figures, HealthRules], bool],
+    shows: Callable[[GpuReading], bool] | None = None,
 ) -> Level:
+    """A row; without `shows` its source is the name of a field, which shows it."""
     health = Health.FAILING if remedy is Remedy.REPLACE_HARDWARE else Health.DEGRADED
     finding = Finding(code=code, health=health, sentence=sentence, remedy=remedy, source=source)
-    return Level(finding=finding, holds=holds)
+    return Level(finding=finding, holds=holds, shows=shows or _knows(source))
+
+
+def _knows(*names: str) -> Callable[[GpuReading], bool]:
+    """Whether all of these fields have a value."""
+    return lambda reading: all(getattr(reading, name) is not None for name in names)
+
+
+def _shows_clocks(reading: GpuReading) -> bool:
+    return reading.clock_events is not None or reading.clock_event_seconds_total is not None
+
+
+def _loaded_link(reading: GpuReading, rules: HealthRules) -> bool:
+    """Whether the PCIe link must show what it can do. On bus 0 nobody sees a slot: the GPU was passed to a guest."""
+    guest = ":00:" in (reading.info.pci_bus_id or "")
+    return not guest and reading.utilization_ratio is not None and reading.utilization_ratio >= rules.load_ratio
 
 
 def _narrow(reading: GpuReading, _: Figures, rules: HealthRules) -> bool:
-    width, full, load = reading.pcie_link_width, reading.pcie_link_width_max, reading.utilization_ratio
-    return width is not None and full is not None and load is not None and width < full and load >= rules.load_ratio
+    width, full = reading.pcie_link_width, reading.pcie_link_width_max
+    return width is not None and full is not None and width < full and _loaded_link(reading, rules)
+
+
+def _slow(reading: GpuReading, _: Figures, rules: HealthRules) -> bool:
+    """One generation lower may be meant (a riser, the firmware), and at low clocks a link saves power."""
+    now, full, state = reading.pcie_link_generation, reading.pcie_link_generation_max, reading.performance_state
+    if now is None or full is None or state is None:
+        return False
+    return now <= full - 2 and state <= _HIGHEST_CLOCKS and _loaded_link(reading, rules)
 
 
 def _fabric(fault: str, sentence: str, remedy: Remedy, after_seconds: float = 0.0) -> Level:
@@ -46,6 +77,7 @@ def _fabric(fault: str, sentence: str, remedy: Remedy, after_seconds: float = 0.
         remedy,
         "fabric_faults (nvmlDeviceGetGpuFabricInfoV)",
         lambda reading, *_: fault in (reading.fabric_faults or ()),
+        _knows("fabric_faults"),
     )
     return replace(level, after=lambda _: after_seconds)
 
@@ -99,6 +131,7 @@ LEVELS: tuple[Level, ...] = (
         Remedy.DRAIN,
         "clock_event_seconds_total, else clock_events",
         lambda _, figures, rules: figures.thermal_ratio > rules.thermal_ratio,
+        _shows_clocks,
     ),
     _level(
         "power_brake",
@@ -106,6 +139,7 @@ LEVELS: tuple[Level, ...] = (
         Remedy.DRAIN,
         "clock_event_seconds_total, else clock_events",
         lambda _, figures, rules: figures.power_brake_ratio > rules.power_brake_ratio,
+        _shows_clocks,
     ),
     _level(
         "hardware_slowdown",
@@ -121,6 +155,18 @@ LEVELS: tuple[Level, ...] = (
             Remedy.DRAIN,
             "pcie_link_width, pcie_link_width_max",
             _narrow,
+            _knows("pcie_link_width", "pcie_link_width_max", "utilization_ratio"),
+        ),
+        after=lambda rules: rules.narrow_after,
+    ),
+    replace(
+        _level(
+            "pcie_slow",
+            "Its PCIe link has a quarter of its speed or less under load: have slot, riser and firmware looked at.",
+            Remedy.DRAIN,
+            "pcie_link_generation, pcie_link_generation_max, performance_state",
+            _slow,
+            _knows("pcie_link_generation", "pcie_link_generation_max", "performance_state", "utilization_ratio"),
         ),
         after=lambda rules: rules.narrow_after,
     ),
@@ -140,10 +186,14 @@ LEVELS: tuple[Level, ...] = (
             Remedy.DRAIN,
             "fabric_state (nvmlDeviceGetGpuFabricInfoV)",
             lambda reading, *_: reading.fabric_state is not None and reading.fabric_state < FABRIC_JOINED,
+            _knows("fabric_state"),
         ),
         after=lambda _: _RECOVERY_SECONDS,
     ),
-    _fabric("join_failed", "It could not join its NVLink fabric: see to the fabric manager's log.", Remedy.RESET),
+    replace(
+        _fabric("join_failed", "It could not join its NVLink fabric: see to the fabric manager's log.", Remedy.RESET),
+        shows=lambda reading: reading.fabric_faults is not None or reading.fabric_state == FABRIC_JOINED,
+    ),
     _fabric("degraded_bandwidth", "Its NVLink fabric lacks bandwidth: some of its links are down.", Remedy.DRAIN),
     _fabric("route_unhealthy", "A route of its NVLink fabric does not work.", Remedy.RESET),
     _fabric(
@@ -163,26 +213,10 @@ LEVELS: tuple[Level, ...] = (
     ),
 )
 
-_WITNESSES = (
-    "clock_events",
-    "recovery_action",
-    "remapped_rows_failure",
-    "remapped_rows_pending",
-    "retired_pages_pending",
-    "ecc_uncorrected_volatile_errors_total",
-    "ecc_corrected_volatile_errors_total",
-    "clock_event_seconds_total",
-    "pcie_link_width",
-    "sram_threshold_exceeded",
-    "fabric_state",
-    "fabric_faults",
-    "nvlink_errors_total",
-)
-
 
 def has_evidence(reading: GpuReading) -> bool:
     """Whether the reading has any value that can show a cause."""
-    return any(getattr(reading, name) is not None for name in _WITNESSES)
+    return reading.recovery_action is not None or any(level.shows(reading) for level in LEVELS)
 
 
 def seen_at_once(reading: GpuReading) -> list[Finding]:
@@ -196,7 +230,7 @@ def _as_finding(action: str, health: Health, sentence: str, remedy: Remedy) -> t
     return action, Finding(code=f"driver_asks_{action}", health=health, sentence=sentence, remedy=remedy, source=source)
 
 
-# By the names of RECOVERY_ACTIONS; `none` gives no finding.
+# By the names of RECOVERY_ACTIONS, and `unknown` for numbers of newer drivers; `none` gives no finding.
 RECOVERY: dict[str, Finding] = dict(
     (
         _as_finding("reset", Health.FAILING, "The driver asks for a reset of the GPU.", Remedy.RESET),
@@ -211,6 +245,12 @@ RECOVERY: dict[str, Finding] = dict(
         _as_finding("bus_reset", Health.FAILING, "The driver asks for a reset over the bus.", Remedy.RESET),
         _as_finding(
             "system_reboot", Health.FAILING, "The driver asks for a reboot of the whole system.", Remedy.REBOOT
+        ),
+        _as_finding(
+            "unknown",
+            Health.DEGRADED,
+            "The driver asks for what gpuwatch does not know: `nvidia-smi -q` names it.",
+            Remedy.DRAIN,
         ),
     )
 )

@@ -33,8 +33,11 @@ class HealthRules:
         float, Gt(0), Setting("More corrected memory errors in about an hour than this: degraded.")
     ] = 1000.0
     load_ratio: Annotated[
-        float, Gt(0), Le(1), Setting("A utilization of this much is load, under which a PCIe link must have all lanes.")
+        float,
+        Gt(0),
+        Le(1),
+        Setting("A utilization of this much is load, under which a PCIe link must have all lanes and its speed."),
     ] = 0.1
     narrow_after: Annotated[
-        Seconds, Ge(0), Setting("A PCIe link with too few lanes under load for this long: degraded.")
+        Seconds, Ge(0), Setting("A PCIe link with too few lanes, or far too slow, under load for this long: degraded.")
     ] = 60.0

@@ -5,9 +5,11 @@ Rules, all of them:
 1. Each cause is a row of a table: what can be seen (causes.LEVELS, causes.DOWN), what the driver reported
    (model.xid.XIDS), what it asks for (causes.RECOVERY). A GPU is as well as its worst cause; with none it is healthy.
 2. What the driver asks for outranks guesses: its finding comes first, whatever else was found.
-3. A cause is forgotten once the GPU was read for `recover_after` without it, never sooner but by rule 4. An XID that
-   asks for a reset or more is not forgotten at all, unless the driver says that it asks for nothing. A cause that comes
-   back within a day must be away twice as long as before, a day at most: what flaps is reported once, not each time.
+3. A cause is forgotten once the GPU was read for `recover_after` without it, never sooner but by rule 4; a reading
+   that could not have shown it does not count. What the driver asks for takes the place of what it asked for before. An
+   XID that asks for a reset or more is not forgotten at all, unless the driver says that it asks for nothing. A cause
+   that comes back within a day must be away twice as long as before, a day at most: what flaps is reported once, not
+   each time.
 4. A reset of the GPU and a reload of its driver (its energy counter starts again, or the kernel log says so) remove
    the causes that a reset removes; a cause that still holds is seen again at once. A reboot ends all records.
 5. No reading and no cause is unknown, never healthy; so is a reading without any value that could show a cause, and
@@ -31,6 +33,8 @@ _RANK = {health: rank for rank, health in enumerate((Health.HEALTHY, Health.DEGR
 _REMEDY_RANK = {remedy: rank for rank, remedy in enumerate(Remedy)}
 _MUTE = "no value that shows its health is supported or could be read"
 _DAY_SECONDS = 86400.0
+_ASKS = {finding.code for finding in RECOVERY.values()}  # the driver asks for one thing at a time
+_SHOWS = {level.finding.code: level.shows for level in LEVELS}
 _MENDED_BY_RESET = {Remedy.NOTHING, Remedy.DRAIN, Remedy.RESET}
 
 
@@ -104,10 +108,10 @@ def fold(record: Record, look: Look, rules: HealthRules) -> Record:
 
     present = {finding.code: (finding, after) for finding, after in _present(look.entry, figures, action, rules)}
     if record.causes or present or look.xids:
-        unseen = reading is None or not has_evidence(reading)
-        blind = gap if unseen or gap > BLIND_SECONDS else 0.0  # time without readings does not count as recovery
+        said = None if reading is None or not has_evidence(reading) else reading
+        gone = gap > BLIND_SECONDS  # time without readings does not count as recovery
         causes = {
-            code: cause if code in present else cause.later(blind)
+            code: cause if code in present or (_could_show(code, said, action) and not gone) else cause.later(gap)
             for code, cause in record.causes.items()
             if (cause.counts or gap <= BLIND_SECONDS) and not (renewed and cause.finding.remedy in _MENDED_BY_RESET)
         }
@@ -117,18 +121,27 @@ def fold(record: Record, look: Look, rules: HealthRules) -> Record:
             _add_cause(causes, Cause(finding=finding, first_seconds=now, last_seconds=now, after_seconds=after))
         for code in causes.keys() - record.causes.keys():
             causes[code] = replace(causes[code], patience=_patience(record.past.get(code), now, rules))
+        asks = _ASKS & present.keys()
         kept = {
             code: cause
             for code, cause in causes.items()
             if code in present
             or (
-                cause.counts
+                not (asks and code in _ASKS)
+                and cause.counts
                 and ((cause.lasting and action != 0) or now - cause.last_seconds < rules.recover_after * cause.patience)
             )
         }
         record = replace(record, causes=kept, past=_past(record, kept, now))
     verdict = _verdict(record, look)
     return record if verdict is record.verdict else replace(record, verdict=verdict)
+
+
+def _could_show(code: str, reading: GpuReading | None, action: int | None) -> bool:
+    """Whether the reading could have shown this cause, so that its absence says something."""
+    if reading is None or (code in _ASKS and action is None):
+        return False
+    return code not in _SHOWS or _SHOWS[code](reading)
 
 
 def _patience(past: Past | None, now: float, rules: HealthRules) -> float:
@@ -173,8 +186,8 @@ def _present(
 ) -> list[tuple[Finding, float]]:
     """The findings of this look, each with the time that it must last to count."""
     present: list[tuple[Finding, float]] = []
-    name = RECOVERY_ACTIONS[action] if action is not None and 0 <= action < len(RECOVERY_ACTIONS) else "none"
-    if name in RECOVERY:
+    if action:
+        name = RECOVERY_ACTIONS[action] if 0 < action < len(RECOVERY_ACTIONS) else "unknown"
         present.append((RECOVERY[name], 0.0))
     if isinstance(entry, GpuDown):
         return [*present, DOWN[entry.cause]] if entry.cause in DOWN else present
@@ -187,10 +200,9 @@ def _verdict(record: Record, look: Look) -> GpuHealth:
     readable = isinstance(look.entry, GpuReading) and has_evidence(look.entry)
     if not causes and before.state is Health.HEALTHY and readable:
         return before
-    asked = {finding.code for finding in RECOVERY.values()}
     findings = sorted(
         (cause.finding for cause in causes.values() if cause.counts),
-        key=lambda each: (each.code not in asked, -_RANK[each.health], -_REMEDY_RANK[each.remedy], each.code),
+        key=lambda each: (each.code not in _ASKS, -_RANK[each.health], -_REMEDY_RANK[each.remedy], each.code),
     )
     doubt = None
     if findings:

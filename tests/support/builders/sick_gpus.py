@@ -5,6 +5,7 @@ from typing import Any
 
 from gpuwatch.agent.health.verdict import HealthRules, Look, Record, fold
 from gpuwatch.model.gpu import GpuDown, GpuReading
+from gpuwatch.model.gpu_links import FABRIC_JOINED
 from gpuwatch.model.health import GpuHealth, Health, Remedy, XidEvent, XidSource
 from tests.support.builders.gpu import START, a_reading
 
@@ -23,6 +24,11 @@ SEEN: dict[str, tuple[dict[str, Any], Health, Remedy]] = {
         Health.DEGRADED,
         Remedy.DRAIN,
     ),
+    "pcie_slow": (
+        {"pcie_link_generation": 2, "pcie_link_generation_max": 5, "performance_state": 0, "utilization_ratio": 0.8},
+        Health.DEGRADED,
+        Remedy.DRAIN,
+    ),
     "sram_ecc_threshold": ({"sram_threshold_exceeded": 1}, Health.FAILING, Remedy.REPLACE_HARDWARE),
     "fabric_not_joined": ({"fabric_state": 1}, Health.DEGRADED, Remedy.DRAIN),
     "fabric_join_failed": ({"fabric_faults": ("join_failed",)}, Health.DEGRADED, Remedy.RESET),
@@ -32,6 +38,14 @@ SEEN: dict[str, tuple[dict[str, Any], Health, Remedy]] = {
     "fabric_route_recovery": ({"fabric_faults": ("route_recovery",)}, Health.DEGRADED, Remedy.DRAIN),
     "fabric_access_timeout": ({"fabric_faults": ("access_timeout",)}, Health.DEGRADED, Remedy.RESET),
 }
+
+
+def well(code: str) -> dict[str, Any]:
+    """What shows that cause, as it reads on a GPU that does not have it."""
+    wrong = SEEN[code][0]
+    return {name: value if name.endswith(("_max", "_state")) else type(value)() for name, value in wrong.items()} | (
+        {"fabric_state": FABRIC_JOINED} if "fabric_state" in wrong else {}
+    )
 
 
 class Patient:

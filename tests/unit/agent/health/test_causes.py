@@ -1,12 +1,14 @@
 """health.py: what makes a GPU degraded or failing, and what to do about it."""
 
+from dataclasses import replace
+
 import pytest
 
 from gpuwatch.agent.health.causes import DOWN, LEVELS
 from gpuwatch.model.gpu import RECOVERY_ACTIONS, DownCause, GpuReading
 from gpuwatch.model.health import NVLINK_5, XIDS, Health, Remedy, Severity
-from tests.support.builders.gpu import START, a_busy_reading, a_down, a_reading
-from tests.support.builders.sick_gpus import SEEN, Patient
+from tests.support.builders.gpu import START, a_busy_reading, a_down, a_gpu, a_reading
+from tests.support.builders.sick_gpus import SEEN, Patient, well
 
 MINUTE = 60.0
 
@@ -64,10 +66,7 @@ def test_no_row_of_the_table_is_left_untested() -> None:
 @pytest.mark.parametrize("code", SEEN)
 def test_a_gpu_that_shows_a_single_cause_tells_something(patient: Patient, code: str) -> None:
     """What each cause is seen by is enough by itself to call a GPU healthy while it shows nothing wrong."""
-    wrong = SEEN[code][0]
-    well = {name: value if name.endswith("_max") else type(value)() for name, value in wrong.items()}
-
-    assert patient.look(a_reading(**{"clock_events": None, **well})).state is Health.HEALTHY
+    assert patient.look(a_reading(**{"clock_events": None, **well(code)})).state is Health.HEALTHY
 
 
 def test_an_uncorrected_error_is_found_when_the_count_rises(patient: Patient) -> None:
@@ -148,6 +147,37 @@ def test_a_narrow_link_matters_under_load_and_after_a_while(patient: Patient) ->
     patient.look(a_busy_reading(**narrow), times=5)
 
     assert (before, patient.codes) == ([], ["pcie_narrow"])
+
+
+SLOW = {"pcie_link_generation": 2, "pcie_link_generation_max": 5}
+
+
+@pytest.mark.parametrize(
+    "measured",
+    [
+        {"performance_state": 0, "utilization_ratio": 0.0},
+        {"performance_state": 8},
+        {"performance_state": None},
+        {"performance_state": 0, "pcie_link_generation": 4},
+        {"performance_state": 0, "pcie_link_generation": 5},
+    ],
+    ids=["without load", "at low clocks", "at unknown clocks", "held one generation lower by a riser", "at full speed"],
+)
+def test_a_link_that_saves_power_is_no_cause(patient: Patient, measured: dict[str, int]) -> None:
+    """An idle link falls back to its first generation, and a riser or the firmware may hold it one lower."""
+    patient.look(a_busy_reading(**{**SLOW, **measured}), times=1000)
+
+    assert patient.codes == []
+
+
+@pytest.mark.parametrize("bus", ["00000000:00:1E.0", "00000001:00:00.0"])
+@pytest.mark.parametrize("code", ["pcie_narrow", "pcie_slow"])
+def test_a_guest_does_not_see_what_its_slot_could_do(patient: Patient, bus: str, code: str) -> None:
+    """On bus 0 nothing stands above a GPU that was passed to a guest: the maximum is of the GPU alone."""
+    guest = replace(a_reading(**SEEN[code][0]), info=replace(a_gpu(), pci_bus_id=bus))
+    patient.look(guest, times=1000)
+
+    assert patient.verdict.state is Health.HEALTHY
 
 
 def test_what_a_fabric_does_by_itself_is_borne_for_minutes(patient: Patient) -> None:

@@ -1,14 +1,16 @@
 """health.py: when a GPU is well again, and that no cause is ever lost."""
 
+from typing import Any
+
 import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
 from gpuwatch.agent.health.verdict import HealthRules
-from gpuwatch.model.gpu import DownCause, GpuDown, GpuReading
+from gpuwatch.model.gpu import RECOVERY_ACTIONS, DownCause, GpuDown, GpuReading
 from gpuwatch.model.health import Health
 from tests.support.builders.gpu import a_down, a_reading
-from tests.support.builders.sick_gpus import SEEN, Patient
+from tests.support.builders.sick_gpus import SEEN, Patient, well
 
 
 @pytest.mark.parametrize("code", SEEN)
@@ -17,10 +19,10 @@ def test_a_cause_must_be_away_for_a_while(patient: Patient, code: str) -> None:
     patient = Patient(HealthRules(throttle_window=1.0))
     patient.look(a_reading())
     patient.look(a_reading(**SEEN[code][0]), times=360)
-    patient.rest(9)
+    patient.rest(9, **well(code))
     patient.look(a_reading(**SEEN[code][0]), times=360)
-    late = patient.rest(9).state
-    over = patient.rest(2).state
+    late = patient.rest(9, **well(code)).state
+    over = patient.rest(2, **well(code)).state
 
     assert late is not Health.HEALTHY
     assert over is Health.HEALTHY
@@ -34,7 +36,46 @@ def test_nothing_gets_better_unseen(patient: Patient) -> None:
     patient.look(a_reading(), every=86400.0)
 
     assert patient.codes == ["row_remap_pending"]
-    assert patient.rest(11).state is Health.HEALTHY
+    assert patient.rest(11, remapped_rows_pending=0).state is Health.HEALTHY
+
+
+@pytest.mark.parametrize("code", SEEN)
+def test_a_cause_that_is_not_shown_any_more_is_not_over(patient: Patient, code: str) -> None:
+    """What MIG hides, a right that was taken away, a field that fails: the other figures say nothing of it."""
+    patient = Patient(HealthRules(throttle_window=1.0))
+    patient.look(a_reading(**SEEN[code][0]), times=360)
+    hidden: dict[str, Any] = {**dict.fromkeys(SEEN[code][0]), "ecc_uncorrected_volatile_errors_total": 0}
+    patient.look(a_reading(**hidden), times=120, every=60.0)
+
+    assert patient.codes == [code]
+    assert patient.rest(11, **well(code)).state is Health.HEALTHY
+
+
+def test_what_the_driver_asked_for_is_not_over_where_it_does_not_say(patient: Patient) -> None:
+    """The field of its recovery action fails for hours."""
+    patient.look(a_reading(recovery_action=1))
+    patient.look(a_reading(), times=120, every=60.0)
+
+    assert patient.codes == ["driver_asks_reset"]
+    assert patient.rest(11, recovery_action=0).state is Health.HEALTHY
+
+
+def test_the_driver_asks_for_one_thing_at_a_time(patient: Patient) -> None:
+    """A reboot that it asked for before is not to be done any more; what it asks for no longer at all ends as ever."""
+    patient.look(a_reading(recovery_action=2))
+    patient.look(a_reading(recovery_action=1))
+    reset = patient.codes
+    patient.look(a_reading(recovery_action=0))
+
+    assert (reset, patient.codes) == (["driver_asks_reset"], ["driver_asks_reset"])
+    assert patient.rest(11, recovery_action=0).state is Health.HEALTHY
+
+
+def test_what_gpuwatch_does_not_know_may_be_asked_for(patient: Patient) -> None:
+    """The driver is newer: the GPU is not called healthy, and where to look is said."""
+    verdict = patient.look(a_reading(recovery_action=len(RECOVERY_ACTIONS)))
+
+    assert (verdict.state, patient.codes) == (Health.DEGRADED, ["driver_asks_unknown"])
 
 
 @pytest.mark.parametrize("how", ["energy", "kernel log"])
