@@ -38,10 +38,10 @@ def _level(
     """A row; without `shows` its source is the name of a field, which shows it."""
     health = Health.FAILING if remedy is Remedy.REPLACE_HARDWARE else Health.DEGRADED
     finding = Finding(code=code, health=health, sentence=sentence, remedy=remedy, source=source)
-    return Level(finding=finding, holds=holds, shows=shows or _knows(source))
+    return Level(finding=finding, holds=holds, shows=shows or _knows_all(source))
 
 
-def _knows(*names: str) -> Callable[[GpuReading], bool]:
+def _knows_all(*names: str) -> Callable[[GpuReading], bool]:
     """Whether all of these fields have a value."""
     return lambda reading: all(getattr(reading, name) is not None for name in names)
 
@@ -77,7 +77,7 @@ def _fabric(fault: str, sentence: str, remedy: Remedy, after_seconds: float = 0.
         remedy,
         "fabric_faults (nvmlDeviceGetGpuFabricInfoV)",
         lambda reading, *_: fault in (reading.fabric_faults or ()),
-        _knows("fabric_faults"),
+        _knows_all("fabric_faults"),
     )
     return replace(level, after=lambda _: after_seconds)
 
@@ -155,7 +155,7 @@ LEVELS: tuple[Level, ...] = (
             Remedy.DRAIN,
             "pcie_link_width, pcie_link_width_max",
             _narrow,
-            _knows("pcie_link_width", "pcie_link_width_max", "utilization_ratio"),
+            _knows_all("pcie_link_width", "pcie_link_width_max", "utilization_ratio"),
         ),
         after=lambda rules: rules.narrow_after,
     ),
@@ -166,7 +166,7 @@ LEVELS: tuple[Level, ...] = (
             Remedy.DRAIN,
             "pcie_link_generation, pcie_link_generation_max, performance_state",
             _slow,
-            _knows("pcie_link_generation", "pcie_link_generation_max", "performance_state", "utilization_ratio"),
+            _knows_all("pcie_link_generation", "pcie_link_generation_max", "performance_state", "utilization_ratio"),
         ),
         after=lambda rules: rules.narrow_after,
     ),
@@ -186,7 +186,7 @@ LEVELS: tuple[Level, ...] = (
             Remedy.DRAIN,
             "fabric_state (nvmlDeviceGetGpuFabricInfoV)",
             lambda reading, *_: reading.fabric_state is not None and reading.fabric_state < FABRIC_JOINED,
-            _knows("fabric_state"),
+            _knows_all("fabric_state"),
         ),
         after=lambda _: _RECOVERY_SECONDS,
     ),

@@ -68,7 +68,7 @@ BUSY, ASKED, OVER = "busy", "idle", "consent"  # the three parts of the story
 
 
 def one_of_each() -> tuple[Row, ...]:
-    """The first of those that are kept by the same words and rule, and of which the same becomes by the same consent."""
+    """The first of those that the same words and rule keep, and of which the same becomes by the same consent."""
     firsts: dict[tuple[str, ...], Row] = {}
     for each in ROWS:
         then = "annotation" if each.then.startswith("annotation ") else each.then.partition(" of the kind ")[0]
