@@ -126,43 +126,78 @@ def _nvlink_5(unit: str) -> Xid:
     return _critical(f"An NVLink failed in its unit {unit}; judged only where the kernel log calls it fatal.")
 
 
-# An XID that is not listed is counted and not judged. Remedies follow the catalogue's immediate actions.
-XIDS: dict[int, Xid] = {
-    8: _application("The GPU stopped processing: a program's work did not end in time."),
-    13: _application("A program's kernel raised an exception in the graphics engine."),
-    31: _application("A program read or wrote an address that is not its own."),
-    32: _application("A program's command stream was invalid or corrupted."),
-    43: _application("The driver ended a program's work after a fault of that program."),
-    45: _information("The driver cleaned up after an earlier error."),
-    46: _critical("The GPU stopped processing and could not be brought back."),
-    48: _critical("A memory error could not be corrected."),
-    61: _critical("An internal microcontroller stopped at a breakpoint."),
-    62: _critical("An internal microcontroller halted."),
-    63: _information("A memory page or row is set to be replaced at the next reset."),
-    64: _critical("A memory page or row could not be set to be replaced."),
-    68: _application("The video decoder raised an exception."),
-    69: _application("A program used a graphics class wrongly."),
-    74: _critical("An NVLink failed."),
-    79: _critical("The GPU has fallen off the bus.", Remedy.REBOOT),
-    92: _information("Memory errors are being corrected at a high rate."),
-    94: _warning("A memory error could not be corrected; it was contained to the programs that it hit."),
-    95: _critical("A memory error could not be corrected or contained."),
-    109: _critical("A switch between contexts did not end in time."),
-    110: _critical("A security fault was raised."),
-    119: _critical("The GPU's system processor (GSP) does not answer."),
-    120: _critical("The GPU's system processor (GSP) failed."),
-    121: _information("An error of the link between GPU and CPU was corrected."),
-    136: _critical("An NVLink could not be trained."),
-    137: _application("A program reached over NVLink for memory that is not its own."),
-    140: _critical("A memory error could not be recovered from."),
-    143: _critical("The GPU could not be initialised."),
-    144: _nvlink_5("SAW"),
-    145: _nvlink_5("RLW"),
-    146: _nvlink_5("TLW"),
-    147: _nvlink_5("TREX"),
-    148: _nvlink_5("NVLPW_CTRL"),
-    149: _nvlink_5("NETIR"),
-    150: _nvlink_5("MSE"),
-    151: _critical("The keys of confidential computing could not be rotated.", Remedy.REBOOT),
-    154: _information("The driver changed its recovery action, which is judged by itself."),
-}
+_STREAM = _application("A program's command stream was invalid or corrupted.")
+_COPY = _application("A copy engine raised an exception in a program's work.")
+_VIDEO = _application("A video engine raised an exception in a program's work.")
+_JPEG = _application("A JPEG engine raised an exception in a program's work.")
+_FLOW = _application("The optical flow engine raised an exception in a program's work.")
+_ACCESS = _information("The driver made an access to the GPU that is not allowed.")
+_FIRMWARE = _information("The driver's firmware reported an error that needs nothing done.")
+_TEST = _information("A test message came over the management bus.")
+_LEARNING = _information("A deep learning accelerator reported an error.")
+
+# An XID that is not listed is counted and not judged: NVIDIA's catalogue does not use it, or sends to its support.
+# Severities and remedies follow the catalogue's immediate actions.
+XIDS: dict[int, Xid] = dict(
+    sorted(
+        {
+            8: _application("The GPU stopped processing: a program's work did not end in time."),
+            **dict.fromkeys((11, 25, 32), _STREAM),
+            13: _application("A program's kernel raised an exception in the graphics engine."),
+            31: _application("A program read or wrote an address that is not its own."),
+            **dict.fromkeys((37, 38), _FIRMWARE),
+            **dict.fromkeys((39, 40, 41, 70, 71, 72, 75, 76, 77, 85, *range(126, 136)), _COPY),
+            43: _application("The driver ended a program's work after a fault of that program."),
+            44: _information("The graphics engine raised a fault while it switched between contexts."),
+            45: _information("The driver cleaned up after an earlier error."),
+            46: _critical("The GPU stopped processing and could not be brought back."),
+            48: _critical("A memory error could not be corrected."),
+            54: _critical("The board's auxiliary power is not connected.", Remedy.REBOOT),
+            **dict.fromkeys((60, 68, 83, 84, 88, 89, 96, 97, 98), _VIDEO),
+            61: _critical("An internal microcontroller stopped at a breakpoint."),
+            62: _critical("An internal microcontroller halted."),
+            63: _information("A memory page or row is set to be replaced at the next reset."),
+            64: _critical("A memory page or row could not be set to be replaced."),
+            **dict.fromkeys((66, 67), _ACCESS),
+            69: _application("A program used a graphics class wrongly."),
+            74: _critical("An NVLink failed."),
+            79: _critical("The GPU has fallen off the bus.", Remedy.REBOOT),
+            80: _application("Data that a program sent to the GPU was corrupted."),
+            **dict.fromkeys((82, *range(99, 106)), _JPEG),
+            **dict.fromkeys((86, 139), _FLOW),
+            92: _information("Memory errors are being corrected at a high rate."),
+            93: _information("The board's memory for its own records was written more often than it was made for."),
+            94: _warning("A memory error could not be corrected; it was contained to the programs that it hit."),
+            95: _critical("A memory error could not be corrected or contained."),
+            **dict.fromkeys((106, 107), _TEST),
+            109: _critical("A switch between contexts did not end in time."),
+            110: _critical("A security fault was raised."),
+            119: _critical("The GPU's system processor (GSP) does not answer."),
+            120: _critical("The GPU's system processor (GSP) failed."),
+            121: _information("An error of the link between GPU and CPU was corrected."),
+            136: _critical("An NVLink could not be trained."),
+            **dict.fromkeys((108, 137), _application("A program reached over NVLink for memory that is not its own.")),
+            140: _critical("A memory error could not be recovered from."),
+            141: _information("CUDA's fast path to the GPU reported an error."),
+            143: _critical("The GPU could not be initialised."),
+            144: _nvlink_5("SAW"),
+            145: _nvlink_5("RLW"),
+            146: _nvlink_5("TLW"),
+            147: _nvlink_5("TREX"),
+            148: _nvlink_5("NVLPW_CTRL"),
+            149: _nvlink_5("NETIR"),
+            150: _nvlink_5("MSE"),
+            151: _critical("The keys of confidential computing could not be rotated.", Remedy.REBOOT),
+            **dict.fromkeys((152, 153), _LEARNING),
+            154: _information("The driver changed its recovery action, which is judged by itself."),
+            155: _critical("The driver's software failed an NVLink."),
+            156: _critical("A part of the GPU is set to be retired at the next reset."),
+            157: _information("A part of the GPU could not be set to be retired."),
+            158: _critical("The GPU did not answer in time and cannot go on."),
+            160: _information("A channel of the memory was retired."),
+            161: _information("A channel of the memory could not be retired."),
+            171: _information("A memory error of XID 48 was in the device memory."),
+            172: _information("A memory error of XID 48 was in on-chip memory (SRAM)."),
+        }.items()
+    )
+)

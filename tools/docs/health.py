@@ -66,7 +66,7 @@ that of another one, is down with the cause `error`.
 
 Errors that the driver reports, after [NVIDIA's catalogue]({source}).
 `gpuwatch_gpu_xid_errors_total` counts them from NVML's events and the kernel log (`agent.kernel_log`). An XID that is
-not listed is counted and not judged; those of severity `application` are a program's fault.
+not listed is counted and not judged: look it up there. Those of severity `application` are a program's fault.
 
 {xids}
 """
@@ -95,11 +95,16 @@ def _findings(findings: Iterable[Finding]) -> str:
 
 
 def _xids() -> Iterator[tuple[str, ...]]:
-    """The catalogue's rows."""
+    """The catalogue's rows; numbers of the same meaning that accuse no GPU stand together, where the first is."""
+    shown = set[int]()
     for xid, row in XIDS.items():
         finding = xid_finding(xid)
-        code, health = ("", "") if finding is None else (f"`{finding.code}`", finding.health)
-        yield str(xid), row.severity, code, row.sentence, health, row.remedy
+        if finding is not None:
+            yield str(xid), row.severity, f"`{finding.code}`", row.sentence, finding.health, row.remedy
+        elif xid not in shown:
+            same = [other for other, each in XIDS.items() if each == row]
+            shown.update(same)
+            yield ", ".join(map(str, same)), row.severity, "", row.sentence, "", row.remedy
 
 
 def _table(head: tuple[str, ...], rows: Iterable[tuple[str, ...]]) -> str:

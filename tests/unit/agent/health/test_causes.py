@@ -243,7 +243,7 @@ def test_a_hang_elsewhere_says_nothing(patient: Patient) -> None:
 # XIDs
 
 
-@pytest.mark.parametrize("xid", [48, 62, 64, 74, 79, 95, 119, 120])
+@pytest.mark.parametrize("xid", [48, 54, 62, 64, 74, 79, 95, 119, 120, 155, 156, 158])
 def test_critical_xids_fail_a_gpu(patient: Patient, xid: int) -> None:
     """One is enough, and an hour of good readings does not forgive it."""
     patient.look(a_reading(), xid)
@@ -253,7 +253,7 @@ def test_critical_xids_fail_a_gpu(patient: Patient, xid: int) -> None:
     assert verdict.remedy in {Remedy.RESET, Remedy.REBOOT}
 
 
-@pytest.mark.parametrize("xid", [13, 31, 43, 63, 92, 154, 999])
+@pytest.mark.parametrize("xid", [11, 13, 31, 39, 43, 44, 63, 68, 92, 99, 135, 139, 154, 157, 172, 999])
 def test_xids_of_programs_and_information_leave_it_healthy(patient: Patient, xid: int) -> None:
     """So do numbers that nobody has heard of: they are counted elsewhere."""
     assert patient.look(a_reading(), xid).state is Health.HEALTHY
@@ -272,6 +272,30 @@ def test_an_nvlink_5_error_matters_if_the_kernel_calls_it_fatal(xid: int) -> Non
     states = {fatal: Patient().look(a_reading(), xid, fatal=fatal).state for fatal in (None, False, True)}
 
     assert states == {None: Health.HEALTHY, False: Health.HEALTHY, True: Health.FAILING}
+
+
+# NVIDIA's catalogue by its column "Resolution Bucket (Immediate Action)".
+RESTART_APP = {8, 11, 13, 25, 31, 32, *range(39, 42), 60, 68, 69, *range(70, 73), *range(75, 78), 80}
+RESTART_APP |= {*range(82, 87), 88, 89, *range(96, 106), *range(126, 136), 139}
+IGNORE = {37, 38, 44, 63, 66, 67, 92, 93, 106, 107, 121, 141, 152, 153, 157, 160, 161}
+RESET_GPU = {46, 62, 64, 95, 109, 110, 119, 120, 136, 140, 143, 155, 156, 158}
+
+
+@pytest.mark.parametrize(
+    ("numbers", "severity"),
+    [
+        (RESTART_APP, Severity.APPLICATION),
+        (IGNORE, Severity.INFORMATION),
+        (RESET_GPU, Severity.CRITICAL),
+    ],
+    ids=["restart the application", "ignore", "reset the GPU"],
+)
+def test_the_catalogue_says_what_nvidias_says(numbers: set[int], severity: Severity) -> None:
+    """Each number with such an action is a row of ours: none is called unknown, and a reset is asked for by name."""
+    ours = {number: XIDS.get(number) for number in numbers}
+
+    assert {number for number, row in ours.items() if row is None or row.severity is not severity} == set()
+    assert severity is not Severity.CRITICAL or {XIDS[number].remedy for number in numbers} == {Remedy.RESET}
 
 
 def test_every_row_of_the_catalogue_that_accuses_has_a_remedy() -> None:
