@@ -59,6 +59,7 @@ def test_a_day_of_the_demo_fleet_saves_money_and_hurts_nobody() -> None:
     assert float(figures.silent_gpu_hours) > 0, "a node falls silent, and is billed"
 
 
+@pytest.mark.nightly  # its own day runs each day
 @settings(max_examples=5, deadline=None, suppress_health_check=[HealthCheck.too_slow])
 @given(seed=st.integers(0, 2**31))
 def test_whatever_the_seed_nobody_at_work_is_stopped(seed: int) -> None:

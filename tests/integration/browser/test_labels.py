@@ -63,13 +63,13 @@ def test_the_measure_finds_words_on_each_other(page: Page) -> None:
     assert page.evaluate(MEETING) == ["08:00 on 10:00"]
 
 
-@pytest.mark.parametrize("days", [1, 2, 7, 13, 14])
+@pytest.mark.parametrize("days", [1, 14, *(pytest.param(days, marks=pytest.mark.nightly) for days in (2, 7, 13))])
 def test_a_report_can_be_read(page: Page, days: int) -> None:
     """Of a day by the hour, and of days with dates."""
     assert_readable(page, as_html(a_report(the_fortnight(), DAY - timedelta(days=days - 1), days)), 8)
 
 
-@pytest.mark.parametrize("hour", [3, 10, 12, 13, 17])
+@pytest.mark.parametrize("hour", [10, 13, *(pytest.param(hour, marks=pytest.mark.nightly) for hour in (3, 12, 17))])
 def test_a_day_that_is_not_over_can_be_read(page: Page, hour: int) -> None:
     """Ten or thirteen hours are as many labels as fit only just."""
     assert_readable(page, as_html(a_report(the_fortnight(), now=at(date(2026, 3, 28), hour))), 5)

@@ -40,8 +40,15 @@ def site(tmp_path: Path) -> Iterator[Site]:
         yield site
 
 
-@pytest.mark.parametrize("scheme", ["light", "dark"])
-@pytest.mark.parametrize("width", [320, 1280])
+@pytest.mark.parametrize(
+    ("width", "scheme"),
+    [
+        (320, "dark"),
+        (1280, "light"),
+        pytest.param(320, "light", marks=pytest.mark.nightly),
+        pytest.param(1280, "dark", marks=pytest.mark.nightly),
+    ],
+)
 def test_a_link_is_opened_and_a_button_pressed(browser: Browser, site: Site, scheme: Any, width: int) -> None:  # noqa: ANN401  Playwright's type
     """Without a login and without a script; it fits, has names and contrast, and says until when."""
     viewport = {"width": width, "height": 760}
@@ -151,7 +158,7 @@ def test_who_may_only_read_is_told_how_it_is_approved(browser: Browser, site: Si
         assert visit.page.locator("#approve").count() == 0
 
 
-@pytest.mark.parametrize("width", [320, 390])
+@pytest.mark.parametrize("width", [320, pytest.param(390, marks=pytest.mark.nightly)])
 def test_approving_fits_a_phone(browser: Browser, site: Site, width: int) -> None:
     """The question and its buttons, too."""
     with a_visit(browser, site.url, http_credentials=ANN, viewport={"width": width, "height": 760}) as visit:

@@ -15,6 +15,7 @@ pytestmark = [
     pytest.mark.skipif(HELM is None, reason="`kubernetes_programs.py` builds Helm with Go"),
 ]
 VALUES = ("defaults", "kubernetes", *SITES)
+DAILY = {"kubernetes", "openshift"}  # with and without rights to act
 _OPERATOR = "monitoring.coreos.com"  # Prometheus Operator, of which some of the values make objects
 _CLAIM = "PersistentVolumeClaim"
 _KINDS = (("PodMonitor", "podmonitors"), ("ServiceMonitor", "servicemonitors"), ("PrometheusRule", "prometheusrules"))
@@ -59,7 +60,9 @@ def is_there(plane: ControlPlane, made: Object) -> bool:
     )
 
 
-@pytest.mark.parametrize("name", VALUES)
+@pytest.mark.parametrize(
+    "name", [name if name in DAILY else pytest.param(name, marks=pytest.mark.nightly) for name in VALUES]
+)
 def test_it_is_installed_upgraded_and_removed_whole(cluster: ControlPlane, name: str) -> None:
     """Each object of the rendering is there, and gone afterwards but for the ledger's volume."""
     expected = [each for each in manifests(name) if "helm.sh/hook" not in each["metadata"].get("annotations", {})]

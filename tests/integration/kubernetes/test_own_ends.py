@@ -254,7 +254,13 @@ def without_suspension(kind: WorkloadKind) -> Object:
 
 @pytest.mark.parametrize(
     "defined",
-    [(each, OLDER) for each in ENDED if each.kind in {"MPIJob", "SparkApplication"}],
+    [
+        pytest.param(
+            (each, OLDER), marks=() if each.kind == "MPIJob" else pytest.mark.nightly
+        )  # in runPolicy, and in spec
+        for each in ENDED
+        if each.kind in {"MPIJob", "SparkApplication"}
+    ],
     ids=in_words,
     indirect=True,
 )

@@ -41,6 +41,13 @@ CHANGES = {
     *(Asked(f"{each.group}/{each.resource}", "patch") for each in KINDS if each.actions),
     *(Asked(f"{each.group}/{each.resource}/scale", "patch") for each in KINDS if each.scaled),
 }
+# Of each way in which one of them is missed: a list, a watch, a call of the controller's own, and each change.
+DAILY = {
+    *(Asked("nodes", verb) for verb in ("list", "watch")),
+    *(Asked("pods", verb) for verb in ("get", "patch")),
+    *(Asked(what, "create") for what in ("events", "pods/eviction")),
+    *(Asked("policy/poddisruptionbudgets", "list"), Asked("batch/jobs", "patch")),
+}
 ONE_OF_APPS = {Asked("apps/deployments", "patch"), Asked("apps/deployments/scale", "patch")}  # for all kinds of theirs
 HOW = {"Pod": "delete", **{each.kind: each.actions[0] for each in KINDS if each.actions}}
 
@@ -182,13 +189,13 @@ def test_the_controller_uses_its_whole_role_and_nothing_else(plane: ControlPlane
 @pytest.mark.usefixtures("team")
 @pytest.mark.parametrize(
     "left_out",
-    sorted(
-        each
-        for each in granted(role())
+    [
+        pytest.param(each, marks=() if each in DAILY else pytest.mark.nightly)
+        for each in sorted(granted(role()))
         if "/" not in each.what
         or each.what in {"pods/eviction", "batch/jobs", "policy/poddisruptionbudgets"}
         or each in ONE_OF_APPS
-    ),
+    ],
     ids=lambda each: f"{each.verb} {each.what}",
 )
 def test_without_any_right_something_is_missing_and_said(
@@ -248,7 +255,10 @@ def refused(thief: Api, kind: str, name: str, change: Object, namespace: str, pa
     return str(caught.value)
 
 
-@pytest.mark.parametrize(("kind", "name"), [("Deployment", "serve"), ("StatefulSet", "store"), ("Job", "train")])
+@pytest.mark.parametrize(
+    ("kind", "name"),
+    [("Deployment", "serve"), pytest.param("StatefulSet", "store", marks=pytest.mark.nightly), ("Job", "train")],
+)
 def test_a_stolen_token_changes_nothing_of_what_workloads_run(
     plane: ControlPlane, thief: Api, team: str, kind: str, name: str
 ) -> None:
@@ -262,7 +272,10 @@ def test_a_stolen_token_changes_nothing_of_what_workloads_run(
     assert plane.admin.get(kind, name, team) == before
 
 
-@pytest.mark.parametrize("kind", ["Deployment", "ReplicaSet", "StatefulSet"])
+@pytest.mark.parametrize(
+    "kind",
+    ["Deployment", *(pytest.param(each, marks=pytest.mark.nightly) for each in ("ReplicaSet", "StatefulSet"))],
+)
 def test_a_stolen_token_scales_to_zero_and_no_further(plane: ControlPlane, thief: Api, team: str, kind: str) -> None:
     """More pods would be somebody's money; fewer, but not none, nobody has agreed to."""
     name = {"Deployment": "serve", "ReplicaSet": "alone", "StatefulSet": "store"}[kind]
@@ -292,7 +305,7 @@ def test_a_stolen_token_marks_a_pod_and_changes_no_more_of_it(plane: ControlPlan
     assert "denied request: gpuwatch" in refused(thief, "Pod", "bare", image, team)
 
 
-@pytest.mark.parametrize("elsewhere", ["kube-system", "default"])
+@pytest.mark.parametrize("elsewhere", ["kube-system", pytest.param("default", marks=pytest.mark.nightly)])
 def test_a_stolen_token_changes_nothing_elsewhere(plane: ControlPlane, thief: Api, elsewhere: str) -> None:
     """Neither what Kubernetes is made of, nor the workloads of teams that are not named."""
     name = "coredns"

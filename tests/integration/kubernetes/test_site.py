@@ -131,6 +131,7 @@ def test_a_pod_that_holds_a_gpu_keeps_its_node_unless_it_consents(
     eventually(lambda: cordoned_by(plane, "gpu-1"), lambda: why() + site.log())
 
 
+@pytest.mark.nightly  # test_idle_workloads.py has one that observes
 def test_a_controller_that_observes_changes_nothing(site: Site, plane: ControlPlane, account: Account) -> None:
     """And shows which machine is which node."""
     machine = join(site, plane, "gpu-1")

@@ -51,6 +51,7 @@ def cordoned(plane: ControlPlane) -> bool:
     return CORDONED_BY in plane.admin.get("Node", "gpu-0")["metadata"].get("annotations", {})
 
 
+@pytest.mark.nightly  # test_site.py: a node of one cluster
 def test_each_node_goes_in_its_own_cluster_once_its_pods_have_room_there(
     site: Site, plane: ControlPlane, other: ControlPlane
 ) -> None:

@@ -128,11 +128,12 @@ def is_used_again(site: Site) -> None:
     site.rounds(120.0)
 
 
-WAYS: list[Callable[[Site], None]] = [
-    stops_a_second_before,
-    request_is_lost,
+# Each of them with every other provider's fake: tests/properties/test_whose_stop.py.
+WAYS = [
+    pytest.param(stops_a_second_before, marks=pytest.mark.nightly),
+    pytest.param(request_is_lost, marks=pytest.mark.nightly),
     answer_is_lost,
-    dies_before_the_call,
+    pytest.param(dies_before_the_call, marks=pytest.mark.nightly),
     is_used_again,
 ]
 

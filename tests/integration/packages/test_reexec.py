@@ -35,7 +35,7 @@ def bare_python(tmp_path_factory: pytest.TempPathFactory) -> Path:
     return folder / "bin/python"
 
 
-@pytest.fixture(params=["archive", "folder"])
+@pytest.fixture(params=["archive", pytest.param("folder", marks=pytest.mark.nightly)])
 def packed(request: pytest.FixtureRequest, tmp_path: Path) -> Path:
     """The package with a `__main__`, packed by the standard library's zipapp or as the folder that it packs."""
     folder = tmp_path / "packed"

@@ -12,7 +12,7 @@ DEMO = (sys.executable, "-m", "gpuwatch", "demo", "--speed", "600")
 NODES = 13
 
 
-@pytest.mark.parametrize(("width", "height"), [(80, 24), (160, 50)])
+@pytest.mark.parametrize(("width", "height"), [(80, 24), pytest.param(160, 50, marks=pytest.mark.nightly)])
 def test_the_fleet_its_log_and_its_savings_fit(width: int, height: int) -> None:
     """One line a node at least; Ctrl-C gives the terminal back and says what came of it."""
     with Terminal(DEMO, dict(os.environ), width=width, height=height) as terminal:

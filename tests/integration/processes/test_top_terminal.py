@@ -74,7 +74,13 @@ def test_it_follows_the_window(alone: dict[str, str]) -> None:
 
 
 @pytest.mark.parametrize(
-    ("number", "status"), [(signal.SIGTERM, 143), (signal.SIGHUP, 129), (signal.SIGINT, 0)], ids=str
+    ("number", "status"),
+    [
+        (signal.SIGTERM, 143),
+        pytest.param(signal.SIGHUP, 129, marks=pytest.mark.nightly),
+        pytest.param(signal.SIGINT, 0, marks=pytest.mark.nightly),  # as Ctrl-C below
+    ],
+    ids=str,
 )
 def test_every_signal_leaves_the_terminal_as_it_was(alone: dict[str, str], number: signal.Signals, status: int) -> None:
     """And the exit status says which it was; Ctrl-C is how many end such a view."""

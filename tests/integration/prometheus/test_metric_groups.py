@@ -69,6 +69,7 @@ def test_a_scrape_asks_for_some_groups(agent: RunningAgent, tmp_path: Path) -> N
         prometheus.close()
 
 
+@pytest.mark.nightly  # a scrape that asks for what is there runs each day
 def test_a_scrape_that_asks_for_what_is_not_there_fails(agent: RunningAgent, tmp_path: Path) -> None:
     """`up` is 0 and the body says which groups there are: a mistake shows at once."""
     access = "    params: {'collect[]': [core, nvlink_links]}"

@@ -50,7 +50,7 @@ def labels(prometheus: RunningPrometheus, name: str) -> Mapping[str, str]:
 @pytest.mark.parametrize(
     ("name", "kind", "key"),
     [
-        ("everything", "ServiceMonitor", "endpoints"),
+        pytest.param("everything", "ServiceMonitor", "endpoints", marks=pytest.mark.nightly),
         ("kubernetes", "PodMonitor", "podMetricsEndpoints"),
     ],
 )

@@ -59,7 +59,7 @@ SITES = {
 }
 
 
-@pytest.fixture(params=SITES)
+@pytest.fixture(params=["fleet", pytest.param("cluster", marks=pytest.mark.nightly)])
 def site(request: pytest.FixtureRequest, tmp_path: Path) -> Iterator[tuple[str, str]]:
     """The label by which the fleets differ, and the address of the Prometheus that scrapes both."""
     label = request.param

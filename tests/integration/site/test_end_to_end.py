@@ -65,6 +65,7 @@ def test_a_machine_that_goes_back_to_work_keeps_running(site: Site) -> None:
     assert site.state(node) == "running"
 
 
+@pytest.mark.nightly  # kubernetes/test_site.py kills one between its cordon and its stop
 def test_a_controller_killed_with_minus_nine_goes_on_where_it_was(site: Site) -> None:
     """Killed after the notice: the next one finds the notice in the ledger, and stops the machine exactly once."""
     node = site.launch("forgotten", 0.0)

@@ -124,7 +124,9 @@ def test_new_settings_are_taken_without_a_new_process(host: Host) -> None:
     ("old", "new", "told"),
     [
         ("interval: 200ms\n  deadline", "interval: never\n  deadline", 'agent.interval: "never" is not a duration'),
-        ("agent:", "agent:\n  tls_certificate: /no.pem\n  tls_key: /no.pem", "/no.pem"),
+        pytest.param(
+            *("agent:", "agent:\n  tls_certificate: /no.pem\n  tls_key: /no.pem", "/no.pem"), marks=pytest.mark.nightly
+        ),
     ],
     ids=["setting", "file"],
 )

@@ -91,7 +91,9 @@ def test_new_settings_hold_from_the_next_round_on(office: Office) -> None:
     ("bad", "told"),
     [
         ("mode: destroy", "mode"),
-        ("mode: observe\nledger: {file: /nowhere/ledger.db}", "/nowhere/ledger.db"),
+        pytest.param(
+            "mode: observe\nledger: {file: /nowhere/ledger.db}", "/nowhere/ledger.db", marks=pytest.mark.nightly
+        ),
     ],
     ids=["setting", "ledger"],
 )
