@@ -42,6 +42,7 @@ _REMEDIES = {
 DOWN_REMEDIES = {
     DownCause.LOST: "reboot the host",
     DownCause.HANG: "reset the GPU once nothing uses it, or reboot the host",
+    DownCause.RESET: "reset the GPU, or reboot the host",
     DownCause.MISSING: "reboot the host",
     DownCause.ERROR: "`dmesg | grep NVRM` may say more",
     DownCause.RELEASED: "gpuwatch agent acquire",

@@ -95,6 +95,7 @@ class DownCause(StrEnum):
     HANG = "hang"
     DRIVER = "driver"
     ERROR = "error"
+    RESET = "reset"  # it answers nothing until it was reset
     MISSING = "missing"
     RELEASED = "released"
 

@@ -236,7 +236,7 @@ def test_each_cause_of_bad_health_is_told_by_one_alert() -> None:
         }
 
         assert len(tellers) == 1, (code, tellers)
-    lost = {cause for cause in DownCause if re.fullmatch("lost|missing|hang", cause)}
+    lost = {cause for cause in DownCause if re.fullmatch("lost|missing|hang|reset", cause)}
     assert lost == set(DOWN), "GpuLost tells of what health calls failing"
 
 

@@ -117,7 +117,7 @@ _GPU_ROWS: tuple[_Row, ...] = (
         "gpuwatch_gpu_down_info",
         INFO,
         (*GPU, "cause"),
-        "Why a GPU is down: lost, hang, driver, error, missing or released; absent while it is up.",
+        "Why a GPU is down: lost, hang, driver, error, reset, missing or released; absent while it is up.",
         "the probe",
     ),
     (

@@ -30,17 +30,20 @@ _NOTHING = {nvml.NVML_SUCCESS, nvml.NVML_ERROR_NOT_FOUND, nvml.NVML_ERROR_NO_DAT
 _MISSING = {nvml.NVML_ERROR_FUNCTION_NOT_FOUND, nvml.NVML_ERROR_ARGUMENT_VERSION_MISMATCH}  # in an older driver
 _UNSUPPORTED = {nvml.NVML_ERROR_NOT_SUPPORTED, nvml.NVML_ERROR_DEPRECATED, *_MISSING}
 LOST = {nvml.NVML_ERROR_GPU_IS_LOST, nvml.NVML_ERROR_GPU_NOT_FOUND}
+SHUT = {nvml.NVML_ERROR_NO_PERMISSION, nvml.NVML_ERROR_OPERATING_SYSTEM}  # to this user, or by its control group
 
 # Errors of the whole driver: cause for machines, remedy for people. After version_mismatch only a fresh process helps,
 # because the old library stays mapped in this one.
 DRIVER = {
     nvml.NVML_ERROR_DRIVER_NOT_LOADED: ("driver_not_loaded", "load it: `modprobe nvidia`, then `dmesg | grep NVRM`"),
     nvml.NVML_ERROR_LIBRARY_NOT_FOUND: ("library_not_found", "install the NVIDIA driver or its container runtime"),
-    nvml.NVML_ERROR_NO_PERMISSION: ("no_permission", "let this user read and write /dev/nvidiactl and /dev/nvidia*"),
+    **dict.fromkeys(
+        SHUT, ("no_permission", "let this user and its control group read and write /dev/nvidiactl and /dev/nvidia*")
+    ),
     nvml.NVML_ERROR_LIB_RM_VERSION_MISMATCH: ("version_mismatch", "after an upgrade, reload the module or reboot"),
     nvml.NVML_ERROR_UNINITIALIZED: ("driver_reloaded", "none needed: it is opened again in the next cycle"),
 }
-DRIVER_GONE = set(DRIVER) - {nvml.NVML_ERROR_NO_PERMISSION}  # while reading, that one is about a single call
+DRIVER_GONE = set(DRIVER) - SHUT  # while reading, these are about a single call
 
 _SCALARS = (float, int)
 
@@ -116,6 +119,7 @@ class Visit:
     now: float  # of the monotonic clock
     answers: dict[object, Any] = field(default_factory=dict)
     failure: str = ""
+    needs_reset: bool = False  # a call said so
     implausible: set[str] = field(default_factory=set)  # rows with a value that could not be true
     _false: bool = False  # in the row at hand
 
@@ -182,6 +186,7 @@ class Visit:
         if code in DRIVER_GONE:
             raise error
         self.failure = self.failure or f"{name}: {error}"
+        self.needs_reset = self.needs_reset or code == nvml.NVML_ERROR_RESET_REQUIRED
         return Absence.FAILED
 
     def entry(self, key: object, name: str, code: int) -> Absence:

@@ -17,12 +17,12 @@ import pynvml as nvml
 from gpuwatch.agent.devices import HUNG, SourceUnavailableError
 from gpuwatch.agent.devices.buses import bus_ids, canonical
 from gpuwatch.agent.devices.messages import Step
-from gpuwatch.agent.devices.nvml.calls import DRIVER, DRIVER_GONE, LOST, Device, GpuLostError, Table, Visit
+from gpuwatch.agent.devices.nvml.calls import DRIVER, DRIVER_GONE, LOST, SHUT, Device, GpuLostError, Table, Visit
 from gpuwatch.agent.devices.nvml.events import XidEvents
 from gpuwatch.agent.devices.nvml.gpm import release
 from gpuwatch.agent.devices.nvml.rows import Tables, absent_links
 from gpuwatch.agent.devices.plausible import impossible_sizes
-from gpuwatch.model.gpu import DownCause, GpuDown, GpuInfo, GpuReading
+from gpuwatch.model.gpu import RECOVERY_ACTIONS, DownCause, GpuDown, GpuInfo, GpuReading
 from gpuwatch.model.gpu_identity import STAND_IN, order
 from gpuwatch.model.metric import COSTLY_SECONDS, GROUP_NAMES, SLOW_SECONDS, STEADY_SECONDS, GroupName
 from gpuwatch.runtime.clock import Clock
@@ -209,9 +209,12 @@ class NvmlSource:
             whole = False
         self.whole = self.whole and whole
         failure = next((visit.failure for visit in visits if visit.failure), "")
+        needs_reset = any(visit.needs_reset for visit in visits)
         if failure and all(value is None for value in asked.values()):
-            gpu.note_loss(DownCause.ERROR, failure)
+            gpu.note_loss(DownCause.RESET if needs_reset else DownCause.ERROR, failure)
         values = device.slow | device.costly | device.steady | device.holders | fast
+        if needs_reset:
+            values["recovery_action"] = values.get("recovery_action") or RECOVERY_ACTIONS.index("reset")
         wrong = impossible_sizes(values)
         implausible = wrong.union(*device.implausible.values())
         told = {"clock_events_read": steady, "implausible": tuple(sorted(implausible))}
@@ -299,9 +302,8 @@ class NvmlSource:
             there = not self._attach and expected.pci_bus_id in (bus_ids(self._root) or (expected.pci_bus_id,))
             if by_bus and error.value == nvml.NVML_ERROR_NOT_FOUND and not there:
                 raise _NotListedError from error
-            lost = error.value != nvml.NVML_ERROR_NO_PERMISSION and (self._attach or error.value in LOST)
             where = place.decode() if isinstance(place, bytes) else place
-            return self._unknown(expected, DownCause.LOST if lost else DownCause.ERROR, f"{function}({where}): {error}")
+            return self._unknown(expected, self._why_unknown(error.value), f"{function}({where}): {error}")
         except UnicodeDecodeError:
             uuid, index = "", expected.index
         another = uuid in self._barred or uuid in self._seen
@@ -316,6 +318,13 @@ class NvmlSource:
             gpu.device.handle = handle
         gpu.info = replace(gpu.info, index=index)
         return uuid
+
+    def _why_unknown(self, code: int) -> DownCause:
+        """Why a GPU with that error does not say who it is. Without attached GPUs an error may be of all of them."""
+        if code == nvml.NVML_ERROR_RESET_REQUIRED:
+            return DownCause.RESET
+        lost = code not in SHUT and (self._attach or code in LOST)
+        return DownCause.LOST if lost else DownCause.ERROR
 
     def _unknown(self, expected: GpuInfo, cause: DownCause, detail: str) -> str:
         """Note that the GPU which is expected at a place does not say who it is."""

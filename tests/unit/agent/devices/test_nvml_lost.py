@@ -4,10 +4,13 @@ import pytest
 
 from gpuwatch.agent.devices import SourceUnavailableError
 from gpuwatch.agent.devices.nvml.source import NvmlSource
-from gpuwatch.model.gpu import DownCause, GpuReading
+from gpuwatch.model.gpu import RECOVERY_ACTIONS, DownCause, GpuReading
 from tests.support.fakes.nvml import (
     DRIVER_NOT_LOADED,
     NO_PERMISSION,
+    NOT_SUPPORTED,
+    OPERATING_SYSTEM,
+    RESET_REQUIRED,
     UNKNOWN,
     VERSION_MISMATCH,
     StubDriver,
@@ -56,14 +59,41 @@ def test_lost_before_it_was_seen(driver: StubDriver, source: NvmlSource) -> None
     assert [result.info.uuid[-1] for result in found if isinstance(result, GpuReading)] == ["0", "1"]
 
 
-def test_barred_gpu(driver: StubDriver, source: NvmlSource) -> None:
-    """A GPU that this user may not open is down with that reason, and is not called lost."""
+@pytest.mark.parametrize(
+    ("code", "words"),
+    [(NO_PERMISSION, "Insufficient Permissions"), (OPERATING_SYSTEM, "operating system has blocked")],
+)
+def test_barred_gpu(driver: StubDriver, source: NvmlSource, code: int, words: str) -> None:
+    """A GPU that this user, or a control group, may not open is down with that reason, and is not called lost."""
     driver.gpus(2)
-    driver.gpu(0).error("nvmlDeviceGetHandleByIndex_v2", NO_PERMISSION)
+    driver.gpu(0).error("nvmlDeviceGetHandleByIndex_v2", code)
     barred, other = cycle(source)
 
-    assert (down(barred).cause, "Insufficient Permissions" in down(barred).detail) == (DownCause.ERROR, True)
+    assert (down(barred).cause, words in down(barred).detail) == (DownCause.ERROR, True)
     assert isinstance(other, GpuReading)
+
+
+@pytest.mark.parametrize("function", ["*", "nvmlDeviceGetHandleByIndex_v2"])
+def test_a_gpu_that_must_be_reset_first(driver: StubDriver, source: NvmlSource, function: str) -> None:
+    """One that answers nothing else is down with this cause, whether it was known before or not, until it was reset."""
+    driver.gpus(2)
+    driver.gpu(0).error(function, RESET_REQUIRED)
+    sick, other = cycle(source)
+    driver.gpu(0).error(function, 0)
+    after = cycle(source)[0]
+
+    assert (down(sick).cause, isinstance(other, GpuReading)) == (DownCause.RESET, True)
+    assert isinstance(after, GpuReading)
+
+
+@pytest.mark.parametrize("said", [0, None], ids=["and asks for nothing", "and does not say what it asks for"])
+def test_one_call_that_needs_a_reset_asks_for_it(driver: StubDriver, source: NvmlSource, said: int | None) -> None:
+    """Whatever the field of the recovery action says: the other figures go on, and the driver asks for a reset."""
+    gpu = driver.gpu(0).error("nvmlDeviceGetBAR1MemoryInfo", RESET_REQUIRED)
+    gpu.error("field.230", 0 if said == 0 else NOT_SUPPORTED)
+    seen = reading(source)
+
+    assert (seen.recovery_action, seen.temperature_celsius) == (RECOVERY_ACTIONS.index("reset"), 35.0)
 
 
 def test_no_longer_listed(driver: StubDriver, source: NvmlSource) -> None:

@@ -223,6 +223,7 @@ def test_what_is_not_known_is_no_cause(patient: Patient) -> None:
         (DownCause.LOST, "gpu_lost", Remedy.REBOOT),
         (DownCause.MISSING, "gpu_missing", Remedy.REBOOT),
         (DownCause.HANG, "gpu_hung", Remedy.RESET),
+        (DownCause.RESET, "gpu_needs_reset", Remedy.RESET),
     ],
 )
 def test_a_gpu_that_is_gone_is_failing(patient: Patient, cause: DownCause, code: str, remedy: Remedy) -> None:

@@ -22,7 +22,7 @@ from gpuwatch.runtime.clock import SystemClock
 from tests.support.builders.doctor_findings import codes, the
 from tests.support.fakes.host import FolderHost
 from tests.support.fakes.metadata_services import EC2_DOCUMENT, TOKEN_PATH, Alibaba, Ec2, MetadataService, serving
-from tests.support.fakes.nvml import DRIVER_NOT_LOADED, NO_PERMISSION, VERSION_MISMATCH, StubDriver
+from tests.support.fakes.nvml import DRIVER_NOT_LOADED, NO_PERMISSION, OPERATING_SYSTEM, VERSION_MISMATCH, StubDriver
 
 PROBE = (sys.executable, "-m", "gpuwatch", "probe", "--cycles", "1")
 
@@ -95,6 +95,7 @@ def test_no_library_is_told(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> 
     [
         (DRIVER_NOT_LOADED, "driver.driver_not_loaded"),
         (NO_PERMISSION, "driver.no_permission"),
+        (OPERATING_SYSTEM, "driver.no_permission"),
         (VERSION_MISMATCH, "driver.version_mismatch"),
         (999, "driver.unavailable"),
     ],
