@@ -171,15 +171,13 @@ def totals(page: NodesPage) -> str:
     rows = page.nodes
     seen = [row for row in rows if row.activity is not None]
     running, foreign = [row for row in seen if not row.foreign], [row for row in seen if row.foreign]
+    ours = [row for row in rows if not row.foreign]  # a stopped machine that is still billed is among them
     gpus = sum(row.gpu_count or 0 for row in seen)
     parts = [
-        (
-            f"{how_many(len(rows), 'node')}, {len(seen)} running with {how_many(gpus, 'GPU')}, "
-            f"{format_usd(_sum([row for row in rows if not row.foreign]))}/h"
-        )
+        f"{how_many(len(rows), 'node')}, {len(seen)} running with {how_many(gpus, 'GPU')}, {format_usd(_sum(ours))}/h"
     ]
     by_use = {
-        use: sum((row.usd_per_hour_of_no_use.get(use, Decimal(0)) for row in running), Decimal(0)) for use in OF_NO_USE
+        use: sum((row.usd_per_hour_of_no_use.get(use, Decimal(0)) for row in ours), Decimal(0)) for use in OF_NO_USE
     }
     each = ", ".join(f"{use} {format_usd(usd)}" for use, usd in by_use.items() if usd)
     uses = {_possible_use(row) for row in rows if not row.foreign} - {None}

@@ -92,7 +92,7 @@ def _row(node: Node, step: Step, refusals: Sequence[Answer], outlook: Outlook, l
         approval=required_approval(node, seen.ledger, rules),
         stopped=_stop_row(node, seen.ledger),
         unreached=late,
-        usd_per_hour_of_no_use={} if price is None or not running else _of_no_use(price.usd_per_hour, node, seen.now),
+        usd_per_hour_of_no_use={} if price is None else _of_no_use(price.usd_per_hour, node, seen.now),
     )
 
 

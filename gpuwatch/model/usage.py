@@ -17,7 +17,7 @@ class Use(StrEnum):
     IDLE = "idle"
     PARKED = "parked"
     STALLED = "stalled"
-    DOWN = "down"  # the GPU is lost or is not to be given work
+    DOWN = "down"  # the GPU is lost or is not to be given work, or its machine is stopped and still billed
     UNKNOWN = "unknown"  # looked at, and not known
     SILENT = "silent"  # between rounds too far apart: nobody looked
 

@@ -150,14 +150,15 @@ def totals(done: Round, nodes: Iterable[NodeRow]) -> Totals:
     rows = tuple(nodes)
     seen = [row for row in rows if row.activity is not None]
     running, foreign = [row for row in seen if not row.foreign], [row for row in seen if row.foreign]
+    ours = [row for row in rows if not row.foreign]  # a stopped machine that is still billed is among them
     by_activity = gpus_by_use(done.observation.fleet.nodes)
     return Totals(
         nodes=len(done.observation.fleet.nodes),
         running=len(seen),
         gpus=sum(by_activity.values()),
         gpus_by_activity={name: by_activity[name] for name in (*(state.value for state in State), OFF)},
-        usd_per_hour=_sum(row for row in rows if not row.foreign),
-        usd_per_hour_not_used=sum((usd for row in running for usd in row.usd_per_hour_of_no_use.values()), Decimal(0)),
+        usd_per_hour=_sum(ours),
+        usd_per_hour_not_used=sum((usd for row in ours for usd in row.usd_per_hour_of_no_use.values()), Decimal(0)),
         unpriced=sum(row.usd_per_hour is None for row in running),
         foreign=len(foreign),
         usd_per_hour_foreign=_sum(foreign),

@@ -32,8 +32,10 @@ from gpuwatch.money.accounting.useful_time import (
     Mark,
     Stretch,
     Was,
+    is_held_down,
     mark_of,
     measured_energy,
+    stopped_amounts,
     used_amounts,
 )
 
@@ -197,10 +199,14 @@ def _meter(sheet: HourSheet, node: Node, stretch: Stretch, mark: Mark, rules: Me
     if length > rules.silent_after_seconds * 1000:
         _add(sheet, node.id, stretch, SILENT, {} if verdict is None else measured_energy(stretch, verdict))
         return
-    if verdict is None or not stretch.seen:
+    if stretch.seen and is_held_down(node):
+        parts = stopped_amounts(stretch, mark)
+    elif stretch.seen and verdict is not None:
+        parts = used_amounts(stretch, verdict, mark)
+    else:
         _add(sheet, node.id, stretch, UNKNOWN)
         return
-    for (begin, end), amounts in used_amounts(stretch, verdict, mark).items():
+    for (begin, end), amounts in parts.items():
         sheet.add(node.id, stretch.valid.terms, begin, end, amounts)
 
 

@@ -6,6 +6,7 @@ Rules, all of them:
 2. Without a tally: its present state since when it says so; before that the state of the round before. What it does not
    date began half way. Seen in one use other than useful that began again in between, it is unknown until then.
 3. Where all GPUs of a node are unknown and the node is not, the GPUs count as the node does.
+4. A machine that its cloud shows stopped and bills on does nothing: it is down, since half way from the round before.
 """
 
 from collections import Counter
@@ -89,6 +90,16 @@ def used_amounts(stretch: Stretch, verdict: NodeVerdict, mark: Mark) -> dict[tup
         **_energy(counted, length * count),
     }
     return {(stretch.begin, stretch.end): amounts}
+
+
+def stopped_amounts(stretch: Stretch, mark: Mark) -> dict[tuple[int, int], dict[int, int]]:
+    """Amounts of a machine that is down by its cloud's word (rule 4), in which no agent can say anything."""
+    parts: dict[tuple[int, int], dict[int, int]] = {}
+    for first, was in [(0, stretch.valid.node), *((GPU, each) for each in stretch.valid.gpus)]:
+        for begin, end, use in _pieces(stretch, None if stretch.before is None else was, mark.node, None):
+            amounts = parts.setdefault((begin, end), {})
+            amounts[first + use] = amounts.get(first + use, 0) + end - begin
+    return parts
 
 
 def measured_energy(stretch: Stretch, verdict: NodeVerdict) -> dict[int, int]:
@@ -239,6 +250,8 @@ def mark_of(node: Node, now: int, terms: int) -> Mark:
     was = _WAS.get(node.state, Was.OFF)
     if node.billed_though_stopped or node.owned:
         was = Was.RUNNING
+    if is_held_down(node):
+        return Mark(until=now, was=was, terms=terms, node=_DOWN, gpus=(_DOWN,) * node.known_gpus)
     verdict = node.verdict
     if verdict is None:
         return Mark(until=now, was=was, terms=terms, gpus=(UNKNOWN,) * node.known_gpus)
@@ -250,6 +263,11 @@ def mark_of(node: Node, now: int, terms: int) -> Mark:
         places = [whole] * node.known_gpus
     places += [UNKNOWN] * (node.known_gpus - len(places))
     return Mark(until=now, was=was, terms=terms, node=whole, gpus=tuple(places), tally=verdict.tally)
+
+
+def is_held_down(node: Node) -> bool:
+    """Whether its cloud shows it stopped and goes on billing it; a host of one's own may run without an answer."""
+    return node.billed_though_stopped and not node.owned
 
 
 def gpu_uses(node: Node, now: int) -> tuple[str, ...]:

@@ -105,7 +105,7 @@ def test_a_fleet_of_which_nothing_is_known_is_no_fleet_without_waste(
 def test_hosts_of_which_nobody_knows_whether_they_run_are_no_fleet_without_waste() -> None:
     """Hosts of one's own with silent agents have no use on record, and none is known to be off."""
     silent = tuple(replace(row, activity=None, state=NodeState.UNKNOWN, foreign=False) for row in PAGE.nodes[:2])
-    off = replace(silent[0], state=NodeState.STOPPED)
+    off = replace(silent[0], state=NodeState.STOPPED, usd_per_hour=None, usd_per_hour_of_no_use={})
 
     assert status.all_unknown(replace(PAGE, nodes=(*silent, off)))
     assert "wasted now: not known" in status.totals(replace(PAGE, nodes=silent))

@@ -254,12 +254,21 @@ def test_a_day_with_a_clock_change_has_23_or_25_hours(day: str, expected: str) -
 
 
 def test_a_stopped_machine_that_its_cloud_still_bills_is_waste() -> None:
-    """Stopped, not deallocated: two hours at $10 for nothing."""
+    """Stopped, not deallocated: two hours at $10 for nothing, by the cloud's own word."""
     held = replace(doing(IDLE), state=NodeState.STOPPED, still_billed="it is not deallocated", signal=NodeReport())
     total = Fleet().runs(120, lambda _: [held]).total()
 
-    assert total["usd"] == "20.00"
-    assert Decimal(str(total["usd_wasted"])) + Decimal(str(total["usd_unproven"])) == 20
+    assert usd(total) == of("20.00", "20.00", "0.00")
+
+
+def test_a_machine_that_is_busy_and_then_stopped_without_an_end_of_its_bill_wastes_the_time_after() -> None:
+    """An hour of work and an hour off at $60, the minute between them half and half, then deallocated and free."""
+    held = replace(doing(BUSY), state=NodeState.STOPPED, still_billed="it is not deallocated", signal=NodeReport())
+    free = replace(held, still_billed=None)
+    fleet = Fleet(usd={"g6.xlarge": "60"})
+    fleet.runs(240, lambda m: [doing(BUSY) if m <= 60 else held if m <= 120 else free])
+
+    assert usd(fleet.total()) == of("120.50", "59.50", "0.50")
 
 
 def a_turn(verb: Verb, hour: float, usd: str = "10") -> Turn:

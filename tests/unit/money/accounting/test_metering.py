@@ -210,7 +210,7 @@ def test_a_machine_that_ended_is_billed_half_way(state: NodeState | None) -> Non
 
 
 def test_a_stopped_machine_that_is_still_billed_costs_as_before() -> None:
-    """Its cloud bills it by the hour: so do we, as time of unknown use; once that ends, nothing is added."""
+    """Its cloud bills it by the hour: so do we, as time of no use; once that ends, nothing is added."""
     meter_, node = Meter(), a_node(signal=NO_AGENT)
     billed = replace(node, state=NodeState.STOPPED, still_billed="it has local disks")
     for number, each in enumerate([node, billed, billed, replace(billed, still_billed=None)]):

@@ -248,6 +248,7 @@ def test_a_stopped_machine_that_its_cloud_goes_on_billing_is_in_the_cost_of_now_
         site.round()
         done = site.web.state.last()
         told = site.ask("/api/v1/fleet").json["totals"]["usd_per_hour"]
+        not_used = site.ask("/api/v1/fleet").json["totals"]["usd_per_hour_not_used"]
         metrics = ControllerMetrics("enforce", "test", desk.clock, rules=desk.rulebook)
         metrics.round(done, 1.0)
         scrape = metrics.page().body.decode()
@@ -258,7 +259,10 @@ def test_a_stopped_machine_that_its_cloud_goes_on_billing_is_in_the_cost_of_now_
 
     assert {row.node_id: sum(row.amounts[:7]) for row in rows} == {"i-busy": 60_000, "i-held": 60_000}
     assert Decimal(told) == state.usd_per_hour == both
-    assert f"${both:,.2f}/h" in status.totals(nodes_page(done, desk.rulebook))
+    assert f"${both:,.2f}/h; wasted now: ${PRICE.usd_per_hour:,.2f}/h (down" in status.totals(
+        nodes_page(done, desk.rulebook)
+    )
+    assert not_used == str(PRICE.usd_per_hour)
     assert sum(map(float, found)) == pytest.approx(float(both))
 
 
