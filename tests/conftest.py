@@ -20,6 +20,7 @@ from tests.support.builders.fleet import DAYS_LIVED
 from tests.support.builders.sick_gpus import Patient
 from tests.support.components import require
 from tests.support.fakes.nvml import StubDriver, build
+from tests.support.nightly import examples
 from tests.support.pairwise import left_out
 from tests.support.paths import TESTS
 from tests.support.real.kubernetes import ControlPlane, control_plane, end_control_plane
@@ -67,6 +68,7 @@ settings.register_profile(
     deadline=None,
     suppress_health_check=[HealthCheck.too_slow],
     print_blob=True,
+    max_examples=examples(100),
     derandomize=os.environ.get("CI") == "true" and "NIGHTLY_LIVES" not in os.environ,
 )
 settings.register_profile("quick", parent=settings.get_profile("gpuwatch"), max_examples=10)

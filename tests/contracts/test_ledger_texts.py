@@ -15,6 +15,7 @@ from gpuwatch.ledger.any_text import MARK, AnyText
 from gpuwatch.ledger.tables import INTENTS, METADATA
 from gpuwatch.model.decision import Reason, Status, Verb
 from tests.support.builders.fleet import NOW, a_node, an_observation
+from tests.support.nightly import examples
 from tests.support.real.postgresql import Place, postgresql
 
 ODD = st.sampled_from(["\x00", "\ud800", "\udfff", "\udc80", MARK, "\U00100000", "\uffff", "\u202e", "'", "\\", "\x1b"])
@@ -58,7 +59,7 @@ def test_every_text_column_takes_any_text() -> None:
     assert not [name for name, kind in kinds.items() if "TEXT" in str(kind) and not isinstance(kind, AnyText)]
 
 
-@settings(suppress_health_check=[HealthCheck.function_scoped_fixture], max_examples=40)
+@settings(suppress_health_check=[HealthCheck.function_scoped_fixture], max_examples=examples(40))
 @given(words=st.lists(TEXTS, min_size=3, max_size=8))
 def test_a_text_comes_back_as_it_was_from_every_column_and_is_found_by_itself(ledger: Ledger, words: list[str]) -> None:
     """NUL, halves of surrogate pairs, and the characters that stand for them in the database."""

@@ -18,6 +18,7 @@ from gpuwatch.policies.idle_timeout.gap_history import GapHistory
 from gpuwatch.policies.lives import ENDED
 from gpuwatch.simulate.memory_ledger import InMemoryLedger
 from tests.support.builders.fleet import NOW, a_node, an_observation
+from tests.support.nightly import examples
 
 REASON = Reason(code="candidate", sentence="It has been idle for 2h.")
 NODES = st.sampled_from(["i-1", "i-2", "i-3"])
@@ -150,7 +151,7 @@ class Both(RuleBasedStateMachine):
             self.ledgers[0].close()
 
 
-Both.TestCase.settings = settings(max_examples=25, stateful_step_count=25, deadline=None)
+Both.TestCase.settings = settings(max_examples=examples(25), stateful_step_count=25, deadline=None)
 TestBoth = Both.TestCase
 
 

@@ -29,7 +29,7 @@ from tests.support.components import require
 from tests.support.paths import ROOT
 from tests.support.real.agents import RunningAgent, eventually
 
-LOOKS = 10 if REAL else 4
+LOOKS = 10 if REAL else 2
 SETTLE_CYCLES = 4  # what is told of the time since the last cycle must be of the new state alone
 PHASES = ("idle", "context", "allocate", "work", "rest", "after")
 # Nothing that an administrator sets, or the board has, may differ after all this.

@@ -1,7 +1,7 @@
 """`make nightly`: thousands of generated lives of fleets (P1 to P25) on all processors, a line for each part.
 
 The last parts are lives over each provider's fake, all power cuts there, the contracts of the clouds in full, and a
-cluster with its own controllers.
+cluster with its own controllers; then all else that has the mark `nightly`, and all other properties.
 
 A part is a process with a seed of its own: Hypothesis keeps what it has tried in memory, some 2 MB a life. A part that
 fails is repeated by the command that its line shows. `python -m tests.properties.nightly FIRST LAST` plays these parts
@@ -14,10 +14,20 @@ import subprocess
 import sys
 import time
 from concurrent.futures import ThreadPoolExecutor
+from pathlib import Path
 
 from tests.support.paths import ROOT, TESTS
 
 LIVES = 500  # of a part; the variable does not begin with GPUWATCH_, which programs take for a setting
+
+
+def folder_of(test: Path) -> str:
+    """The room that a test belongs to: `unit/agent`."""
+    return "/".join(
+        test.relative_to(TESTS).parts[:2] if test.is_relative_to(TESTS / "unit") else test.relative_to(TESTS).parts[:1]
+    )
+
+
 STORIES = ("test_properties", "test_properties_growth")
 PARTS = [(story, seed) for seed in range(1, 17) for story in STORIES]
 PARTS += [("test_properties_launch", seed) for seed in (1, 2)]
@@ -42,8 +52,22 @@ PARTS += [("../contracts/test_clouds_launch_and_remove", 1)]
 PARTS += [("../integration/kubernetes/test_matrix", 1)]
 # What has the mark `nightly`, with all else in its file; those with the controllers of Kubernetes, and for some those
 # of others, which are built once, take minutes each.
-MARKED = sorted(each for each in TESTS.rglob("test_*.py") if "mark.nightly" in each.read_text(encoding="utf-8"))
+_SOURCES = {each: each.read_text(encoding="utf-8") for each in sorted(TESTS.rglob("test_*.py"))}
+_KNOWN = {(TESTS / "properties" / f"{story}.py").resolve() for story, _ in PARTS}
+MARKED = [
+    each
+    for each, text in _SOURCES.items()
+    if each not in _KNOWN and re.search(r"mark\.(nightly|pairwise)|by_night\(|\bNIGHTLY\b", text)
+]
 PARTS += [(f"../{each.relative_to(TESTS).with_suffix('')}", 1) for each in MARKED]
+# All other properties, of which `make test` searches a third of the examples: a part is a folder's.
+_SEARCHED = [
+    each for each, text in _SOURCES.items() if each not in _KNOWN | {*MARKED} and re.search(r"@given|examples\(", text)
+]
+SEARCHED = {
+    folder: [each for each in _SEARCHED if folder_of(each) == folder] for folder in sorted({*map(folder_of, _SEARCHED)})
+}
+PARTS += [(folder, 1) for folder in SEARCHED]
 BUILT = ["kube-controller-manager", "kube-scheduler", "kwok"]
 BUILT += ("jobset-controller", "lws-controller", "kueue-manager", "karpenter-kwok")
 
@@ -51,7 +75,8 @@ BUILT += ("jobset-controller", "lws-controller", "kueue-manager", "karpenter-kwo
 def play(number: int) -> bool:
     """One part; says what came of it."""
     story, seed = PARTS[number - 1]
-    command = [sys.executable, "-m", "pytest", "-n0", "-q", f"--hypothesis-seed={seed}", f"tests/properties/{story}.py"]
+    files = [str(each.relative_to(ROOT)) for each in SEARCHED.get(story, ())] or [f"tests/properties/{story}.py"]
+    command = [sys.executable, "-m", "pytest", "-n0", "-q", f"--hypothesis-seed={seed}", *files]
     begun = time.perf_counter()
     environment = os.environ | {"NIGHTLY_LIVES": str(LIVES)}
     ended = subprocess.run(command, cwd=ROOT, env=environment, capture_output=True, text=True, check=False)

@@ -16,6 +16,7 @@ from gpuwatch.policies import PoolRules
 from gpuwatch.policies.idle import IdleRules
 from gpuwatch.runtime.clock import ManualClock
 from tests.support.builders.fleet import NOW, Desk, a_node
+from tests.support.nightly import by_night
 
 DAY = 86400.0
 SOON = PoolRules(warm_up=0.0, idle=IdleRules(timeout=300.0, grace_period=3600.0))
@@ -52,7 +53,7 @@ def test_a_grace_period_is_as_long_as_was_said(step: float) -> None:
     assert desk.clock.monotonic() - noticed >= 3600.0
 
 
-@pytest.mark.parametrize("step", STEPS)
+@pytest.mark.parametrize("step", [*STEPS[::3], *by_night(*STEPS[1::3], *STEPS[2::3])])
 def test_the_hours_stops_are_not_forgotten(step: float) -> None:
     """One stop an hour: the clock is set after the first one, and the second one waits for its hour."""
     desk = a_desk("i-1", "i-2", limits=Limits(max_stops_per_hour=1, max_stops_per_hour_ratio=1.0))

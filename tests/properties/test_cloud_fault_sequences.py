@@ -24,6 +24,7 @@ from gpuwatch.model.fleet import NodeState
 from tests.support.builders.fleet import a_permit
 from tests.support.clouds.fault_worlds import FAULT_WORLDS, MINE, FaultWorld, a_fault_world
 from tests.support.clouds.faults import AFTER_EFFECT, OF_PAGES, SILENT, Fault, when
+from tests.support.nightly import examples
 
 GONE = frozenset({NodeState.TERMINATED, None})
 DONE = {"stop": STOP_IS_DONE | GONE, "start": START_IS_DONE, "terminate": TERMINATE_IS_DONE | GONE}
@@ -157,7 +158,7 @@ def test_no_sequence_of_faults_sends_twice_or_takes_a_machine_for_gone(
 ) -> None:
     """Each step is judged by what the cloud itself holds."""
 
-    @settings(max_examples=12)
+    @settings(max_examples=examples(12))
     @given(STEPS)
     def play(steps: list[Change | List]) -> None:
         folder: Path = tmp_path_factory.mktemp(name)

@@ -16,6 +16,7 @@ from gpuwatch.model.duration import format_duration, parse_duration
 from gpuwatch.policies import PoolRules
 from tests.support.builders.configurations import KEYS, POOL, VALUES, mistakes, named, read
 from tests.support.each import for_each
+from tests.support.nightly import examples
 from tools.docs.configuration import render_defaults
 
 # Misspelling, in general
@@ -45,7 +46,7 @@ def misspelt_paths(draw: st.DrawFn) -> tuple[str, ...]:
     return tuple(path[: place + 1]) if draw(st.booleans()) else tuple(path)
 
 
-@settings(max_examples=80, deadline=None)
+@settings(max_examples=examples(80), deadline=None)
 @given(path=misspelt_paths())
 def test_any_misspelt_key_in_the_file_is_refused_by_name(file: Path, path: tuple[str, ...]) -> None:
     """One wrong character anywhere in any key is refused, and the refusal names the key as it was written."""
@@ -65,7 +66,7 @@ def misspelt_variables(draw: st.DrawFn) -> str:
     return misspell(draw, variable, ascii_uppercase + digits + "_")
 
 
-@settings(max_examples=150, deadline=None)
+@settings(max_examples=examples(150), deadline=None)
 @given(name=misspelt_variables())
 def test_any_misspelt_variable_is_refused_by_name(file: Path, name: str) -> None:
     """One wrong character anywhere in any variable is refused, and the refusal names the variable."""

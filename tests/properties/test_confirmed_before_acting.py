@@ -21,6 +21,7 @@ from gpuwatch.runtime.clock import ManualClock
 from tests.support.builders.fleet import Desk, a_node
 from tests.support.builders.past_steps import a_group
 from tests.support.crash_points import a_mortal, copied
+from tests.support.nightly import examples
 
 BOUND = 5.0
 LIMITS = Limits(max_stops_per_hour_ratio=1.0)
@@ -273,7 +274,7 @@ def test_a_member_s_protection_is_taken_away_only_after_the_last_word() -> None:
         assert desk.fleet.nodes_["i-1"].scale_in_protected is (happens != "nothing")
 
 
-@settings(max_examples=60, deadline=None)
+@settings(max_examples=examples(60), deadline=None)
 @given(
     st.dictionaries(
         st.integers(1, 90), st.tuples(st.sampled_from(sorted(PAUSES)), st.floats(0.1, 8.0)), min_size=1, max_size=4

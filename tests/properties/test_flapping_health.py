@@ -13,6 +13,7 @@ from gpuwatch.model.gpu import DownCause, GpuDown, GpuReading
 from gpuwatch.model.health import Health
 from tests.support.builders.gpu import a_down, a_reading
 from tests.support.builders.sick_gpus import SEEN, Patient
+from tests.support.nightly import examples
 
 DAY = 86400.0
 EVERY = 60.0
@@ -49,7 +50,7 @@ stretches = st.lists(
 )
 
 
-@settings(max_examples=15)  # a day of looks each
+@settings(max_examples=examples(15))  # a day of looks each
 @given(pattern=stretches)
 def test_what_flaps_is_reported_a_bounded_number_of_times(
     pattern: list[tuple[frozenset[str], DownCause | None, int]],

@@ -15,6 +15,7 @@ from gpuwatch.model.fleet import NodeState
 from gpuwatch.policies.launches import LaunchRules
 from gpuwatch.policies.schedule import Window
 from tests.support.builders.fleet import LIVES, RULES, Desk, lived
+from tests.support.builders.light_desk import a_daily_ledger
 from tests.support.builders.past_steps import a_group
 
 LIMITS = Limits(max_additions_per_round=9, max_additions_per_hour=99)
@@ -27,7 +28,7 @@ class GroupsWithoutStock(RuleBasedStateMachine):
     @initialize(mute=st.booleans(), by_name=st.booleans(), most=st.sampled_from([MOST, None]))
     def begin(self, *, mute: bool, by_name: bool, most: int | None) -> None:
         """An empty group with stock for two; three nodes are wanted."""
-        self.desk = Desk(limits=LIMITS)
+        self.desk = Desk(limits=LIMITS, ledger=a_daily_ledger())
         self.pool = replace(RULES, launch=LaunchRules(template="lt-1"), max_nodes=most)
         self.fleet = self.desk.fleet
         self.fleet.groups_["g-1"] = a_group(desired=0, max_size=9, node_ids=(), gives_back_places=by_name)

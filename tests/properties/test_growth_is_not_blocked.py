@@ -32,6 +32,7 @@ from gpuwatch.policies.scaling import Metric, ScalingRules
 from tests.support.builders.fleet import NOW, Desk, a_node, a_stop
 from tests.support.builders.money import a_state
 from tests.support.builders.past_steps import REASON, a_done, a_group
+from tests.support.nightly import examples
 
 KINDS = ["g5.xlarge", "g6.xlarge", "p5.48xlarge"]
 
@@ -96,7 +97,7 @@ def situations(draw: st.DrawFn) -> tuple[Observation, Rulebook, dict[str, int]]:
     return observation, Rulebook(pools=rules, limits=limits, enforce=True), targets
 
 
-@settings(deadline=None, max_examples=300)
+@settings(deadline=None, max_examples=examples(300))
 @given(situation=situations())
 def test_nothing_that_is_wanted_and_allowed_is_left_out(
     situation: tuple[Observation, Rulebook, dict[str, int]],

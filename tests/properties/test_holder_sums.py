@@ -24,6 +24,7 @@ from gpuwatch.money.report.period import Period
 from tests.support.builders.fleet import NOW, a_node, a_verdict
 from tests.support.builders.kubernetes_views import shown_cluster, shown_node, shown_pod
 from tests.support.builders.money import a_round
+from tests.support.nightly import examples
 
 UTC = ZoneInfo("UTC")
 RULES = Metering(zone=UTC)
@@ -77,7 +78,7 @@ def by_pool(book: SpendBook) -> Total:
 
 
 @given(life=a_life())
-@settings(max_examples=25, deadline=None)
+@settings(max_examples=examples(25), deadline=None)
 def test_every_slicing_by_holder_is_all_that_was_billed(life: list[Observation]) -> None:
     """GPU time of each use, machines' time and money; nobody holds a negative time, and the proof agrees."""
     with tempfile.TemporaryDirectory() as folder:

@@ -18,6 +18,7 @@ from tests.support.builders.desk import removals, rounds
 from tests.support.builders.fleet import NOW, Desk, a_node
 from tests.support.fakes import broken_ledgers as broken
 from tests.support.fakes.broken_ledgers import SPOILS
+from tests.support.nightly import by_night
 
 REASON = Reason(code="candidate", sentence="It has been idle for 2h.")
 
@@ -108,7 +109,7 @@ def test_it_is_looked_at_once_more_right_before_each_call(
 WHOLE = (broken.replace_by_a_copy_of_itself, broken.replace_by_a_backup, broken.remove_the_shared_memory)
 
 
-@pytest.mark.parametrize("spoil", SPOILS, ids=lambda each: each.__name__)
+@pytest.mark.parametrize("spoil", [*SPOILS[::2], *by_night(*SPOILS[1::2])], ids=lambda each: each.__name__)
 def test_a_start_after_it_stops_nothing_until_a_person_says_so(
     desk: Desk, path: Path, spoil: Callable[[Path], None]
 ) -> None:

@@ -17,6 +17,7 @@ from gpuwatch.ledger import Ledger, LedgerError
 from gpuwatch.model.activity import State
 from tests.support.builders.fleet import NOW, Desk, a_node
 from tests.support.fakes import broken_ledgers as broken
+from tests.support.nightly import examples
 
 IDS = [f"i-{n}" for n in range(8)]
 LIMITS = Limits(max_stops_per_round=1, max_stops_per_hour=9, max_stops_per_hour_ratio=1.0)  # there are always some left
@@ -137,6 +138,9 @@ class LedgerLife(RuleBasedStateMachine):
 
 # A life is written to disk again and again: to make a failing one shorter would take many minutes.
 LedgerLife.TestCase.settings = settings(
-    max_examples=12, stateful_step_count=14, deadline=None, phases=[Phase.explicit, Phase.reuse, Phase.generate]
+    max_examples=examples(12),
+    stateful_step_count=14,
+    deadline=None,
+    phases=[Phase.explicit, Phase.reuse, Phase.generate],
 )
 test_whatever_happens_to_the_ledger = LedgerLife.TestCase

@@ -21,6 +21,7 @@ from gpuwatch.policies import PoolRules
 from tests.support.builders.blocked import a_priced_desk, blocked_of, obstacles
 from tests.support.builders.fleet import NOW, RULES, Desk, a_node, a_verdict
 from tests.support.builders.past_steps import a_group
+from tests.support.nightly import examples
 
 WAITING, DUE = 600.0, 7200.0
 _TRUE, _FALSE = st.sampled_from([True]), st.sampled_from([False])
@@ -90,7 +91,7 @@ def row_of(done: Round, desk: Desk) -> NodeRow:
     return row
 
 
-@settings(max_examples=50)
+@settings(max_examples=examples(50))
 @given(desks())
 def test_what_is_promised_while_a_machine_waits_is_what_the_guard_says_when_it_is_due(desks: dict[float, Desk]) -> None:
     """Each rule that refuses its notice then is named from the first minute, and no other."""
@@ -115,7 +116,7 @@ def test_what_is_promised_while_a_machine_waits_is_what_the_guard_says_when_it_i
     assert bool(first.refused_by) == bool(set(first.refused_by) & {"min_nodes"} or then.refused_by)
 
 
-@settings(max_examples=50)
+@settings(max_examples=examples(50))
 @given(desks())
 def test_explain_and_blocked_name_the_same_obstacles(desks: dict[float, Desk]) -> None:
     """`gpuwatch blocked` holds its money back exactly if the headline says that a rule forbids the stop.
@@ -132,7 +133,7 @@ def test_explain_and_blocked_name_the_same_obstacles(desks: dict[float, Desk]) -
     assert bool(row.next.refused_by) == bool(told), found
 
 
-@settings(max_examples=50)
+@settings(max_examples=examples(50))
 @given(desks())
 def test_the_report_tells_the_sentence_of_status(desks: dict[float, Desk]) -> None:
     """One sentence for status, page, plan and report."""
@@ -142,7 +143,7 @@ def test_the_report_tells_the_sentence_of_status(desks: dict[float, Desk]) -> No
         assert [each.why for each in seen.machines.idle] == [row_of(done, desk).why]
 
 
-@settings(max_examples=30)
+@settings(max_examples=examples(30))
 @given(desks())
 def test_what_refuses_now_and_has_no_end_of_its_own_refuses_later(desks: dict[float, Desk]) -> None:
     """Only rules that know when their objection ends are asked about later."""

@@ -16,6 +16,7 @@ from gpuwatch.policies.spot.settings import OfferRules
 from tests.support.builders.fleet import NOW
 from tests.support.builders.offers import refused
 from tests.support.builders.past_steps import REASON
+from tests.support.nightly import examples
 
 ZONES = ("us-east-1a", "us-east-1b", "eu-west-1a")
 KINDS = [(zone, capacity) for zone in ZONES for capacity in ("spot", "on_demand")]
@@ -88,7 +89,7 @@ def situations(draw: st.DrawFn) -> tuple[Observation, Rulebook]:
     return observation, Rulebook(pools={"a": pool}, limits=limits, enforce=True)
 
 
-@settings(deadline=None, max_examples=300)
+@settings(deadline=None, max_examples=examples(300))
 @given(situation=situations())
 def test_no_offer_that_the_guard_allows_is_left_out(situation: tuple[Observation, Rulebook]) -> None:
     """Where nodes are missing after the round's launches, no offer that does not rest could have brought one more."""

@@ -16,6 +16,7 @@ from gpuwatch.model.measurement import MetricQuery, MetricValue
 from gpuwatch.policies import PoolRules
 from gpuwatch.policies.idle import IdleRules
 from tests.support.builders.fleet import Desk, FakeFleet, a_node
+from tests.support.nightly import by_night
 
 DAY = 86400.0
 SOON = PoolRules(warm_up=0.0, idle=IdleRules(timeout=300.0, grace_period=120.0))
@@ -116,7 +117,9 @@ def test_a_step_that_hangs_is_told() -> None:
     assert "advice for i-hangs" in plan_text(done)
 
 
-@pytest.mark.parametrize("error", [ProtectedError("it is a one-time spot instance"), CloudError("IncorrectState")])
+@pytest.mark.parametrize(
+    "error", [ProtectedError("it is a one-time spot instance"), *by_night(CloudError("IncorrectState"))]
+)
 def test_a_machine_that_the_cloud_refuses_to_stop_costs_the_others_nothing(error: CloudError) -> None:
     """It is left alone for hours after two refusals, and told; the one stop an hour is there for the others."""
     desk = a_desk("i-0", "i-1", limits=replace(FREE, max_stops_per_hour=1, max_stops_per_round=1))

@@ -17,9 +17,10 @@ from gpuwatch.model.activity import Activity, State
 from gpuwatch.model.gpu import GpuDown, GpuReading
 from gpuwatch.runtime.clock import ManualClock
 from tests.support.builders.gpu import GIB, a_busy_reading, a_cycle, a_down, a_gpu, a_process, a_reading
+from tests.support.nightly import examples
 
 # The same examples in each run: what a longer search finds is added as an example.
-SEARCH = settings(max_examples=200, deadline=None, derandomize=True)
+SEARCH = settings(max_examples=examples(200), deadline=None, derandomize=True)
 
 ENTRIES: tuple[Callable[[int], GpuReading | GpuDown], ...] = (
     a_reading,

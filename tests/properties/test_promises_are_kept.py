@@ -18,6 +18,7 @@ from gpuwatch.model.decision import Reason, Status, Verb
 from gpuwatch.model.promise import Interruption, Notice, arguments_of, promise_of
 from gpuwatch.policies import PoolRules, notices
 from tests.support.builders.fleet import NOW, RULES, Desk, a_node, a_notice
+from tests.support.nightly import examples
 
 MINUTE, HOUR, DAY = 60.0, 3600.0, 86400.0
 SLOW = replace(RULES, idle=replace(RULES.idle, grace_period=HOUR))
@@ -210,7 +211,7 @@ def test_a_machine_that_leaves_the_fleet_for_a_moment_has_a_new_notice() -> None
     assert minutes_to_the_end(desk) == 60 + 1
 
 
-@settings(max_examples=12, deadline=None)
+@settings(max_examples=examples(12), deadline=None)
 @given(ahead=st.sampled_from([1.0, 59.0, 599.0, 3599.0, 3600.0, 7200.0, 14400.0]), at=st.sampled_from([0, 1, 30, 59]))
 def test_a_clock_set_forward_shortens_no_grace(ahead: float, at: int) -> None:
     """P18: the agent's own count of idleness has to cover the grace, whatever the controller's clock says."""
@@ -365,7 +366,7 @@ def test_a_forged_entry_of_the_index_is_no_notice() -> None:
     assert ledger.view(NOW).approvals == ()
 
 
-@settings(max_examples=3, deadline=None)
+@settings(max_examples=examples(3), deadline=None)
 @example(before=10, after=90, changed=3, wait=1800.0)
 @given(
     before=st.sampled_from([10, 25, 60]),

@@ -26,6 +26,7 @@ from tests.support.builders.market_life import MarketLife
 from tests.support.builders.offers import refused
 from tests.support.builders.pending_capacity import seen
 from tests.support.fakes.spot_market import SpotMarket
+from tests.support.nightly import examples
 
 LIMITS = Limits(
     max_additions_per_round=30, max_additions_per_hour=400, max_stops_per_hour=200, max_stops_per_hour_ratio=1.0
@@ -122,7 +123,7 @@ TestGpuPools.settings = settings(max_examples=LIVES, stateful_step_count=30, dea
     gone=st.sets(st.sampled_from(NAMES)),
     shares=st.tuples(st.integers(0, 9), st.sampled_from([0.0, 0.5, 1.0])),
 )
-@settings(max_examples=300, deadline=None)
+@settings(max_examples=examples(300), deadline=None)
 def test_growth_is_cut_to_what_limits_allow(
     wanted: int,
     has: list[int],

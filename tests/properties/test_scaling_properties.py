@@ -12,8 +12,9 @@ from gpuwatch.model.measurement import MetricValue
 from gpuwatch.policies.scaling import Metric, ScalingRules
 from tests.support.builders.fleet import NOW
 from tests.support.builders.scaled_pools import Loop, a_measure, done, nodes, proposed, seen, wished
+from tests.support.nightly import examples
 
-SOME = settings(max_examples=50, deadline=None)
+SOME = settings(max_examples=examples(50), deadline=None)
 bounds = st.tuples(st.floats(0.0, 0.45), st.floats(0.5, 0.95))
 changes = st.sampled_from(["1", "3", "10%", "50%", "200%"])
 
@@ -176,7 +177,7 @@ def floor(proposal: Proposal) -> int:
 numbers = st.none() | st.floats(0.0, 300.0)
 
 
-@settings(max_examples=300, deadline=None)
+@settings(max_examples=examples(300), deadline=None)
 @given(case=rounds(), low=st.floats(0.0, 50.0), more=st.floats(0.0, 50.0), samples=st.integers(1, 8))
 def test_more_load_never_wants_fewer_nodes(
     case: tuple[ScalingRules, dict[str, object]], low: float, more: float, samples: int
@@ -191,7 +192,7 @@ def test_more_load_never_wants_fewer_nodes(
     assert (higher.raw_desired_nodes or 0) >= (less.raw_desired_nodes or 0)
 
 
-@settings(max_examples=300, deadline=None)
+@settings(max_examples=examples(300), deadline=None)
 @given(case=rounds(), data=st.data())
 def test_an_unknown_number_never_lowers_a_pool(
     case: tuple[ScalingRules, dict[str, object]], data: st.DataObject
@@ -205,7 +206,7 @@ def test_an_unknown_number_never_lowers_a_pool(
     assert floor(proposal) >= len(case[1]["members"]), proposal.reason.sentence  # type: ignore[arg-type]
 
 
-@settings(max_examples=200, deadline=None)
+@settings(max_examples=examples(200), deadline=None)
 @given(case=rounds(), data=st.data())
 def test_the_order_of_metrics_does_not_matter(
     case: tuple[ScalingRules, dict[str, object]], data: st.DataObject
@@ -218,7 +219,7 @@ def test_the_order_of_metrics_does_not_matter(
     assert with_numbers((replace(rules, metrics=shuffled), past), measures) == with_numbers(case, measures)
 
 
-@settings(max_examples=200, deadline=None)
+@settings(max_examples=examples(200), deadline=None)
 @given(case=rounds(), data=st.data())
 def test_one_decision_keeps_its_limits(case: tuple[ScalingRules, dict[str, object]], data: st.DataObject) -> None:
     """No more nodes than max_out and max_in allow come or go at once, and no size is below zero."""
@@ -233,7 +234,7 @@ def test_one_decision_keeps_its_limits(case: tuple[ScalingRules, dict[str, objec
         assert wanted <= count + out
 
 
-@settings(max_examples=200, deadline=None)
+@settings(max_examples=examples(200), deadline=None)
 @given(case=rounds(), age=st.floats(0.001, 1e6), value=st.floats(0.0, 300.0))
 def test_numbers_older_than_the_last_change_move_nothing(
     case: tuple[ScalingRules, dict[str, object]], age: float, value: float

@@ -28,6 +28,7 @@ from tests.support.builders.fleet import NOW, RULES, Desk, a_node, a_verdict, an
 from tests.support.builders.light_desk import LightDesk
 from tests.support.builders.workloads import its_pod
 from tests.support.fakes.scraped_agent import an_agent, encoded
+from tests.support.nightly import examples
 
 MINUTE, DAY = 60.0, 86400.0
 
@@ -46,7 +47,7 @@ def without_its_gpu(verdict: NodeVerdict) -> NodeVerdict:
     return replace(verdict, activity=unknown, gpus=gpus, without_lost=verdict.activity)
 
 
-@settings(max_examples=8, deadline=None)
+@settings(max_examples=examples(8), deadline=None)
 @given(
     seed=st.integers(0, 2**32),
     busy=st.sampled_from([0.02, 0.1, 0.2, 0.5]),
@@ -78,7 +79,7 @@ def test_two_agents_by_turns_stop_nothing_that_one_of_them_sees_at_work(
     assert desk.fleet.stops() == []
 
 
-@settings(max_examples=4, deadline=None)
+@settings(max_examples=examples(4), deadline=None)
 @given(seed=st.integers(0, 2**32), busy=st.sampled_from([0.02, 0.1, 0.5]), by_gpu=st.booleans())
 @example(seed=0, busy=0.1, by_gpu=False)
 @example(seed=0, busy=0.1, by_gpu=True)
@@ -111,7 +112,7 @@ def test_no_pod_on_a_busy_machine_ends_while_one_of_two_agents_sees_it_at_work(
     assert desk.cluster.workloads.calls == []
 
 
-@settings(max_examples=8, deadline=None)
+@settings(max_examples=examples(8), deadline=None)
 @given(
     turns=st.lists(st.tuples(st.sampled_from([State.BUSY, State.IDLE, State.OCCUPIED]), st.integers(1, 90)), max_size=9)
 )

@@ -20,6 +20,7 @@ from gpuwatch.policies import PoolRules
 from gpuwatch.policies.idle import IdleRules
 from gpuwatch.policies.schedule import Window
 from tests.support.builders.fleet import Desk, a_node
+from tests.support.nightly import examples
 
 SOON = PoolRules(warm_up=0.0, idle=IdleRules(timeout=300.0, grace_period=120.0))
 FREE = Limits(
@@ -70,7 +71,7 @@ def of_z(desk: Desk) -> list[Node]:
     return [desk.fleet._now(node) for name, node in list(desk.fleet.nodes_.items()) if name.startswith("z-")]
 
 
-@settings(max_examples=6)
+@settings(max_examples=examples(6))
 @given(
     sick=st.sampled_from([1, 3, 17, 20, 40, 200]),
     healthy=st.integers(1, 10),
@@ -185,7 +186,7 @@ def test_open_steps_of_a_silent_place_cost_a_round_one_time_out() -> None:
     assert desk.clock.monotonic() - begun <= 50.0
 
 
-@settings(max_examples=3)
+@settings(max_examples=examples(3))
 @given(sick=st.sampled_from([3, 20, 40]), fault=st.sampled_from(["time-out", "denied"]))
 def test_sick_machines_of_one_pool_hold_up_no_other_pool_of_their_place(sick: int, fault: str) -> None:
     """The calls of one region alternate between its pools; an answer between two silent ones shows that it is well."""

@@ -18,6 +18,7 @@ from gpuwatch.policies import PoolRules
 from gpuwatch.policies.idle import IdleRules
 from gpuwatch.policies.starts import not_to_start
 from tests.support.builders.fleet import Desk, FakeFleet, a_node
+from tests.support.nightly import examples
 
 KEPT = 4 * 3600.0
 RULES = PoolRules(
@@ -128,7 +129,7 @@ def test_a_machine_that_was_watched_all_the_time_is_terminated_after_its_time() 
     assert terminated(desk, 0.2 * KEPT)
 
 
-@settings(max_examples=20, deadline=None)
+@settings(max_examples=examples(20), deadline=None)
 @given(st.sampled_from(BLIND), st.floats(0.0, 0.8 * KEPT), st.floats(3 * ROUNDS + 2 * 60.0, 48 * 3600.0))
 def test_whenever_and_for_however_long_nobody_looked(how: str, after: float, seconds: float) -> None:
     """Whatever its owner did in more than ten minutes without a look, gpuwatch does not terminate it."""

@@ -7,6 +7,7 @@ from pathlib import Path
 
 from tests.support.builders.fleet import RULES, Desk
 from tests.support.builders.served_page import a_site, populate, with_users
+from tests.support.nightly import examples
 
 CHECKS = "not_a_server_error,status_code_conformance,content_type_conformance,response_schema_conformance"
 
@@ -25,7 +26,7 @@ def test_no_request_makes_the_server_fail_or_answer_what_it_does_not_describe(tm
                 f"{site.url}/api/v1/openapi.json",
                 "--auth=ann:ann",
                 "--phases=coverage,fuzzing",
-                "--max-examples=20",
+                f"--max-examples={examples(20)}",
                 f"--checks={CHECKS}",
                 "--generation-database=none",
                 "--no-color",

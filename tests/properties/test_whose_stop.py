@@ -14,6 +14,7 @@ from gpuwatch.policies import PoolRules
 from gpuwatch.policies.idle import IdleRules
 from gpuwatch.policies.schedule import Window
 from tests.support.builders.fleet import LIVES, Desk, FakeFleet, a_node
+from tests.support.builders.light_desk import a_daily_ledger
 
 _KEPT = 3600.0
 _IDLE = IdleRules(timeout=300.0, grace_period=60.0, terminate_after=_KEPT, terminate_grace_period=60.0)
@@ -76,7 +77,7 @@ class Witness(FakeFleet):
 
 def a_desk() -> tuple[Desk, Witness]:
     """A controller of one machine that has been idle for hours."""
-    desk = Desk(rules=_RULES)
+    desk = Desk(rules=_RULES, ledger=a_daily_ledger())
     cloud = desk.fleet = Witness(clock=desk.clock)
     cloud.put(a_node("i-1"))
     return desk, cloud

@@ -23,6 +23,7 @@ from tests.support.builders.kubernetes_views import shown_node, shown_pod
 from tests.support.fakes.gpu_users import Host
 from tests.support.fakes.kubelet import UIDS, a_kubelet
 from tests.support.fakes.nvml import StubDriver
+from tests.support.nightly import by_night
 from tests.support.paths import ROOT
 from tests.support.real.agents import RunningAgent, eventually
 from tests.support.real.kubernetes_chart import chart_agent, python_of
@@ -89,7 +90,7 @@ def a_verdict(rendered: str, folder: Path, driver: StubDriver) -> tuple[NodeVerd
         return verdict(), agent.get("/metrics")
 
 
-@pytest.mark.parametrize("rendered", ["kubernetes.yaml", "kustomize.yaml"])
+@pytest.mark.parametrize("rendered", ["kubernetes.yaml", *by_night("kustomize.yaml")])
 def test_the_shipped_agent_names_the_pods_of_its_gpus(rendered: str, open_folder: Path, driver: StubDriver) -> None:
     """By their processes; and the controller finds the pod that holds memory, and the one that never used its GPU."""
     verdict, page = a_verdict(rendered, open_folder, driver)

@@ -13,6 +13,7 @@ from gpuwatch.agent.settings import AgentSettings
 from gpuwatch.model.activity import State
 from gpuwatch.model.gpu import DownCause
 from tests.support.fakes.nvml import DRIVER_NOT_LOADED, StubDriver
+from tests.support.nightly import by_night
 from tests.support.real.sick_host import QUICK, SickHost
 
 Open = Callable[..., SickHost]
@@ -42,7 +43,13 @@ SICK: dict[str, Callable[[StubDriver, int], object]] = {
 }
 
 
-@pytest.mark.parametrize("fault", SICK)
+@pytest.mark.parametrize(
+    "fault",
+    [
+        *("every call blocks, SIGTERM or not", "measurements block", "each call takes 3 s"),
+        *by_night("every call blocks", "it blocks who attaches it, too"),
+    ],
+)
 def test_a_gpu_that_hangs_later(host: Open, driver: StubDriver, fault: str) -> None:
     """The others lose nothing to speak of, and it is down with what was known of it; the node is unknown, not idle."""
     agent = host()
@@ -60,7 +67,13 @@ def test_a_gpu_that_hangs_later(host: Open, driver: StubDriver, fault: str) -> N
     assert "gpuwatch_probe_up 1" in agent.page
 
 
-@pytest.mark.parametrize("fault", SICK)
+@pytest.mark.parametrize(
+    "fault",
+    [
+        *("every call blocks", "it blocks who attaches it, too"),
+        *by_night("every call blocks, SIGTERM or not", "measurements block", "each call takes 3 s"),
+    ],
+)
 def test_a_gpu_that_hangs_from_the_start(host: Open, driver: StubDriver, fault: str) -> None:
     """It is down under its number, the others are served; once it is well it is there under its name alone."""
     SICK[fault](driver, 1)
@@ -79,10 +92,7 @@ def test_a_gpu_that_hangs_from_the_start(host: Open, driver: StubDriver, fault: 
 
 @pytest.mark.parametrize(
     "fault",
-    [
-        pytest.param("every call blocks, SIGTERM or not", marks=pytest.mark.nightly),
-        "it blocks who attaches it, too",
-    ],
+    ["it blocks who attaches it, too", *by_night("every call blocks, SIGTERM or not")],
 )
 def test_a_gpu_that_hangs_again(host: Open, driver: StubDriver, fault: str) -> None:
     """After its recovery the second hang is as cheap for the others as the first; trials in between cost nothing."""
@@ -125,7 +135,7 @@ def test_a_gpu_that_is_always_late(host: Open, driver: StubDriver) -> None:
     assert agent.shown.statistics.interruptions == {"hang": 2, "renew": 1}
 
 
-@pytest.mark.parametrize("start", [True, False])
+@pytest.mark.parametrize("start", [False, *by_night((True,))])
 def test_two_sick_gpus(host: Open, driver: StubDriver, start: bool) -> None:
     """Each is found by itself, whether they hang at once or from the start; the rest is served."""
     agent = None if start else host()
@@ -140,7 +150,7 @@ def test_two_sick_gpus(host: Open, driver: StubDriver, start: bool) -> None:
     assert agent.state is State.UNKNOWN
 
 
-@pytest.mark.parametrize("stuck", [0, *(pytest.param(each, marks=pytest.mark.nightly) for each in (1, 2)), 3])
+@pytest.mark.parametrize("stuck", [1, *by_night(0, 2, 3)])
 def test_a_hang_beside_abandoned_probes(
     host: Open, driver: StubDriver, monkeypatch: pytest.MonkeyPatch, stuck: int
 ) -> None:
@@ -181,7 +191,7 @@ def test_trials_stop_while_probes_are_abandoned(
 # The driver as a whole.
 
 
-@pytest.mark.parametrize("deaf", [False, True])
+@pytest.mark.parametrize("deaf", [True, *by_night((False,))])
 def test_an_init_that_blocks(host: Open, driver: StubDriver, caplog: pytest.LogCaptureFixture, deaf: bool) -> None:
     """All is down for want of the driver, with the cause; it is tried again, one probe at a time, and told once."""
     caplog.set_level(logging.INFO)

@@ -18,6 +18,7 @@ from gpuwatch.model.activity import State
 from gpuwatch.model.gpu import DownCause
 from gpuwatch.model.metric import DEFAULT_GROUPS
 from gpuwatch.runtime.clock import SystemClock
+from tests.support.nightly import by_night
 from tests.support.paths import ROOT
 from tests.support.real.agents import eventually
 
@@ -157,7 +158,7 @@ def test_a_hung_gpu_is_tried_again(watch: Watch) -> None:
     assert (watched.up, watched.starts) == ([0, 1], 3)
 
 
-@pytest.mark.parametrize("life", ["hangs", "ends", "garbage", "deaf"])
+@pytest.mark.parametrize("life", ["ends", "deaf", *by_night("hangs", "garbage")])
 def test_a_trial_that_fails_costs_the_other_gpus_nothing(watch: Watch, life: str) -> None:
     """The probe at work goes on, cycle by cycle, however often the GPU is tried, and however the trial ends."""
     watched = watch(f"hangs,hangs,{life}", IMPATIENT)
@@ -205,7 +206,7 @@ def test_trials_that_cannot_be_killed_leave_room_for_a_probe(watch: Watch, monke
     assert watched.shown.statistics.interruptions == {"hang": 1}
 
 
-@pytest.mark.parametrize("life", ["silent", "steady"])
+@pytest.mark.parametrize("life", ["steady", *by_night("silent")])
 def test_release_ends_a_trial(watch: Watch, life: str) -> None:
     """No probe is left, whether the trial was at work or about to take over; afterwards all GPUs are read."""
     watched = watch(f"hangs,hangs,{life},steady", IMPATIENT)
@@ -233,7 +234,7 @@ def test_a_changed_driver_library_gets_a_fresh_probe_at_once(watch: Watch) -> No
     assert watched.shown.statistics.interruptions == {"renew": 1}
 
 
-@pytest.mark.parametrize("life", ["ends", "unordered"])
+@pytest.mark.parametrize("life", ["unordered", *by_night("ends")])
 def test_a_probe_that_always_fails_is_replaced_ever_more_slowly(
     watch: Watch, caplog: pytest.LogCaptureFixture, life: str
 ) -> None:

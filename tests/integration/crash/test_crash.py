@@ -13,6 +13,7 @@ from gpuwatch.model.decision import Status, Verb
 from gpuwatch.model.fleet import NodeState
 from tests.support.builders.fleet import Desk, a_node
 from tests.support.crash_points import Mortal, PowerCut, Story, every_cut
+from tests.support.nightly import by_night
 
 
 def a_story(lag: float) -> Story:
@@ -24,11 +25,13 @@ def a_story(lag: float) -> Story:
     return Story(desk=desk, rounds=20, more=20)
 
 
-@pytest.mark.parametrize("lag", [0.0, 90.0], ids=["at once", "slow stop"])
 @pytest.mark.parametrize(
-    ("downtime", "pace", "begin"),
-    [(0.0, 3, 2), (61.0, 5, 3), (3600.0, 7, 1)],
-    ids=["no downtime", "a minute down", "an hour down"],
+    ("downtime", "pace", "begin", "lag"),
+    [
+        (0.0, 3, 2, 90.0),  # the cloud stops slowly
+        (3600.0, 7, 1, 0.0),
+        *by_night((0.0, 3, 2, 0.0), (61.0, 5, 3, 0.0), (61.0, 5, 3, 90.0), (3600.0, 7, 1, 90.0)),
+    ],
 )
 def test_a_power_cut_anywhere_leaves_exactly_one_stop_and_a_true_ledger(
     downtime: float, pace: int, begin: int, lag: float

@@ -12,6 +12,7 @@ from gpuwatch.model.verbs import TargetKind
 from tests.support.builders.clusters import ENDING, ClusterDesk, a_cluster_desk, a_gpu_pod, a_pod
 from tests.support.builders.fleet import Desk
 from tests.support.crash_points import Mortal, PowerCut, Story, every_cut
+from tests.support.nightly import by_night
 
 
 def a_story(more: int = 15, **befalls: object) -> Story:
@@ -36,8 +37,7 @@ def on_record(where: str, desk: ClusterDesk) -> None:
 
 @pytest.mark.parametrize(
     ("downtime", "pace", "begin", "more"),
-    [(0.0, 7, 0, 15), (61.0, 13, 1, 15), (3600.0, 45, 2, 90)],
-    ids=["no downtime", "a minute down", "an hour down"],
+    [(61.0, 13, 1, 15), *by_night((0.0, 7, 0, 15), (3600.0, 45, 2, 90))],
 )
 def test_a_power_cut_anywhere_ends_the_node_once_and_drained(downtime: float, pace: int, begin: int, more: int) -> None:
     """It is terminated once, after its pods were gone, or all begins anew with a notice; nothing hangs between."""

@@ -15,6 +15,7 @@ from gpuwatch.policies.idle import IdleRules
 from gpuwatch.policies.scaling import Metric, ScalingRules
 from tests.support.builders.fleet import Desk, a_node
 from tests.support.crash_points import Story, every_cut
+from tests.support.nightly import by_night
 
 QUEUE = ScalingRules(
     metrics={"queue": Metric(signal="promql", expression="queue", target=10.0, per_node=True)},
@@ -64,9 +65,7 @@ def befalls(desk: Desk, number: int) -> None:
                 desk.fleet.show(node.id, State.IDLE, 0.0)
 
 
-@pytest.mark.parametrize(
-    ("downtime", "pace"), [(0.0, 29), (61.0, 37), (3600.0, 43)], ids=["no downtime", "a minute down", "an hour down"]
-)
+@pytest.mark.parametrize(("downtime", "pace"), [(61.0, 37), *by_night((0.0, 29), (3600.0, 43))])
 def test_a_power_cut_anywhere_adds_and_removes_each_node_once(downtime: float, pace: int) -> None:
     """Before and after every call: one start, one more member, one launch, and all that turned idle gone (P4, P6)."""
     for where, desk in every_cut(Story(desk=a_desk(), rounds=38, more=25, befalls=befalls), downtime, pace=pace):

@@ -15,6 +15,7 @@ from tests.support.builders.fleet import Desk
 from tests.support.builders.market import POOL, Market, a_market
 from tests.support.builders.offers import SPOT_A, SPOT_B, a_node_of
 from tests.support.crash_points import Story, every_cut
+from tests.support.nightly import by_night
 
 LOAD = ScalingRules(
     metrics={"queue": Metric(signal="promql", expression="queue", target=10.0, per_node=True)},
@@ -45,8 +46,14 @@ def befalls(desk: Desk, number: int) -> None:
     desk.fleet.carry_out()
 
 
-@pytest.mark.parametrize("load", [False, True], ids=["a floor", "a load within its cooldown"])
-@pytest.mark.parametrize(("downtime", "pace"), [(0.0, 11), (61.0, 17), (900.0, 23)])
+@pytest.mark.parametrize(
+    ("load", "downtime", "pace"),
+    [
+        (False, 0.0, 11),  # a floor
+        (True, 900.0, 23),  # a load within its cooldown
+        *by_night((False, 61.0, 17), (False, 900.0, 23), (True, 0.0, 11), (True, 61.0, 17)),
+    ],
+)
 def test_a_power_cut_anywhere_leaves_one_replacement_for_one_loss(load: bool, downtime: float, pace: int) -> None:
     """Before and after each call and record; with the whole controller down over the deadline, too."""
     for where, desk in every_cut(Story(desk=a_desk(load), rounds=6, more=14, befalls=befalls), downtime, pace=pace):

@@ -14,6 +14,7 @@ from tests.support.builders.fleet import Desk
 from tests.support.builders.market import POOL, Market, a_market
 from tests.support.builders.offers import SURE, a_node_of
 from tests.support.crash_points import Story, every_cut
+from tests.support.nightly import by_night
 
 LIMITS = Limits(
     max_additions_per_round=9,
@@ -34,8 +35,14 @@ def nothing(desk: Desk, number: int) -> None:
     """Nothing happens besides."""
 
 
-@pytest.mark.parametrize("lost", [False, True], ids=["answers come", "answers are lost"])
-@pytest.mark.parametrize(("downtime", "pace"), [(0.0, 7), (61.0, 11), (900.0, 13)])
+@pytest.mark.parametrize(
+    ("lost", "downtime", "pace"),
+    [
+        (False, 900.0, 13),
+        (True, 0.0, 7),  # answers are lost
+        *by_night((False, 0.0, 7), (False, 61.0, 11), (True, 61.0, 11), (True, 900.0, 13)),
+    ],
+)
 def test_a_power_cut_anywhere_in_a_round_of_refusals_brings_what_is_wanted_and_no_more(
     lost: bool, downtime: float, pace: int
 ) -> None:
@@ -48,7 +55,7 @@ def test_a_power_cut_anywhere_in_a_round_of_refusals_brings_what_is_wanted_and_n
         assert dict(ended.fleet.made) == {"spot-b": 1, "sure": 1}, f"{where}: {ended.fleet.made}"
 
 
-@pytest.mark.parametrize(("downtime", "pace"), [(0.0, 19), (61.0, 29), (900.0, 37)])
+@pytest.mark.parametrize(("downtime", "pace"), [(61.0, 29), *by_night((0.0, 19), (900.0, 37))])
 def test_a_power_cut_anywhere_on_the_way_back_costs_no_node_that_is_needed(downtime: float, pace: int) -> None:
     """Both nodes on demand work and may be interrupted: each goes once, for one spot node, and spot never goes."""
     desk = a_market(RULES, LIMITS)

@@ -14,6 +14,7 @@ from tests.support.builders.clusters import OURS, ClusterDesk, a_cluster_desk, a
 from tests.support.builders.desk import a_desk
 from tests.support.builders.fleet import RULES, Desk, a_node
 from tests.support.crash_points import Story, every_cut
+from tests.support.nightly import by_night
 
 DRAIN = HealthRules(action="drain", taint=True, drain_after=120.0, max_failing_ratio=0.5, max_cordoned_ratio=0.5)
 
@@ -56,7 +57,7 @@ def a_sick_story() -> Story:
     return Story(desk=desk, rounds=6, more=8, befalls=befalls)
 
 
-@pytest.mark.parametrize(("downtime", "pace", "begin"), [(0.0, 7, 0), (61.0, 11, 1)], ids=["no downtime", "a minute"])
+@pytest.mark.parametrize(("downtime", "pace", "begin"), [(61.0, 11, 1), *by_night((0.0, 7, 0))])
 def test_a_power_cut_anywhere_empties_the_sick_node_and_keeps_its_cordon(
     downtime: float, pace: int, begin: int
 ) -> None:
@@ -108,7 +109,7 @@ def a_replacement_story() -> Story:
     return Story(desk=desk, rounds=6, more=25, befalls=befalls)
 
 
-@pytest.mark.parametrize(("downtime", "pace"), [(0.0, 7), (61.0, 11)], ids=["no downtime", "a minute"])
+@pytest.mark.parametrize(("downtime", "pace"), [(0.0, 7), *by_night((61.0, 11))])
 def test_a_power_cut_anywhere_brings_one_machine_for_one_loss(downtime: float, pace: int) -> None:
     """It is terminated once while idle, and one new machine comes."""
     for where, desk in every_cut(a_replacement_story(), downtime, pace=pace):

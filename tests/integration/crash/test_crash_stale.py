@@ -12,6 +12,7 @@ from gpuwatch.policies import PoolRules
 from gpuwatch.policies.idle import IdleRules
 from tests.support.builders.fleet import Desk, a_node, a_verdict
 from tests.support.crash_points import Story, every_cut
+from tests.support.nightly import by_night
 
 SOON = PoolRules(warm_up=0.0, idle=IdleRules(timeout=300.0, grace_period=120.0))
 ONE_AN_HOUR = Limits(max_stops_per_hour=1, max_stops_per_hour_ratio=1.0, mass_idleness_nodes=99)
@@ -37,6 +38,7 @@ def a_story(then: str, ages: object) -> Story:
     return Story(desk=desk, rounds=34)
 
 
+@pytest.mark.pairwise
 @pytest.mark.parametrize("then", ["stop", "terminate"])
 @pytest.mark.parametrize("ages", [out_of_order, always_old])
 @pytest.mark.parametrize(("downtime", "pace"), [(0.0, 3), (300.0, 7)], ids=["no downtime", "five minutes down"])
@@ -60,7 +62,7 @@ def test_a_crash_and_old_answers_exceed_no_limit(then: str, ages: object, downti
         assert (gone[0], Status.CANCELLED) not in ends or len(ends) > 1, f"{where}: {ends}"
 
 
-@pytest.mark.parametrize("downtime", [0.0, 60.0])
+@pytest.mark.parametrize("downtime", [60.0, *by_night(0.0)])
 def test_what_nobody_wants_any_more_is_still_found_done(downtime: float) -> None:
     """The stop is carried out, the controller dies, and old answers show a machine that is at work: it counts as ours.
 

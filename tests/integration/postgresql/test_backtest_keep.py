@@ -24,6 +24,7 @@ from gpuwatch.money.accounting.metering import Metering
 from gpuwatch.money.accounting.store import Meter
 from gpuwatch.runtime.clock import ManualClock, SystemClock
 from tests.support.builders.fleet import NOW, Desk, a_node, an_observation
+from tests.support.nightly import by_night
 from tests.support.real.postgresql import postgresql
 
 HOUR = 3600.0
@@ -93,7 +94,7 @@ def lived(ledger: Ledger, hours: float) -> None:
 
 
 @pytest.mark.parametrize(
-    "house", ["sqlite", pytest.param("postgresql", marks=pytest.mark.component("pg_ctl"))], indirect=True
+    "house", [pytest.param("postgresql", marks=pytest.mark.component("pg_ctl")), *by_night("sqlite")], indirect=True
 )
 def test_the_command_that_a_refusal_names_ends_the_refusal(house: House) -> None:
     """Run as it stands, beside the running controller, on what that has observed."""

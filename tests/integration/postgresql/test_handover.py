@@ -15,6 +15,7 @@ from gpuwatch.model.fleet import NodeState
 from tests.support.builders.clusters import ENDING, a_cluster_desk, a_gpu_pod, a_pod
 from tests.support.builders.fleet import Desk, a_node
 from tests.support.crash_points import Fate, Mortal, PowerCut, a_mortal
+from tests.support.nightly import by_night
 from tests.support.real.postgresql import postgresql
 
 pytestmark = pytest.mark.component("pg_ctl")
@@ -84,7 +85,7 @@ def test_a_leader_that_was_suspended_in_the_middle_of_its_stop_leaves_the_machin
     assert desk.fleet.stops() == []
 
 
-@pytest.mark.parametrize("fatal", range(2, 120, 9))
+@pytest.mark.parametrize("fatal", [*range(2, 120, 27), *by_night(*range(11, 120, 27), *range(20, 120, 27))])
 def test_the_next_leader_finishes_what_the_last_one_began(ledgers: tuple[Ledger, Ledger], fatal: int) -> None:
     """The leader's power is cut around any of its calls; the other takes the lead: one stop, a true ledger (P4, P6)."""
     desk = Desk()
@@ -119,7 +120,7 @@ def test_the_next_leader_finishes_what_the_last_one_began(ledgers: tuple[Ledger,
     assert sum(entry.outcomes[-1].status is Status.SETTLED for entry in stops) == 1, where
 
 
-@pytest.mark.parametrize("fatal", range(3, 190, 17))
+@pytest.mark.parametrize("fatal", [*range(3, 190, 51), *by_night(*range(20, 190, 51), *range(37, 190, 51))])
 def test_the_next_leader_goes_on_with_the_cordon_of_the_last_one(ledgers: tuple[Ledger, Ledger], fatal: int) -> None:
     """Cut anywhere between cordon, eviction and end: the node is drained and ended once, under one cordon."""
     desk = a_cluster_desk(ENDING, a_pod(), a_gpu_pod())

@@ -392,7 +392,7 @@ class Desk:
 
 
 # How many lives the state machines generate: `make nightly` asks for thousands.
-LIVES, DAYS_LIVED = int(os.environ.get("NIGHTLY_LIVES", "12")), [0.0]
+LIVES, DAYS_LIVED = int(os.environ.get("NIGHTLY_LIVES", "6")), [0.0]
 
 
 def lived(desk: Desk) -> None:

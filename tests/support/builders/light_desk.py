@@ -1,16 +1,24 @@
 """A desk whose ledger is in memory: weeks of rounds take seconds. Its fleet may be in several clouds."""
 
 from dataclasses import dataclass, field
+from typing import cast
 
 from gpuwatch.clouds.several import SeveralClouds
 from gpuwatch.controller.context import ControllerContext
 from gpuwatch.controller.round import Round, step
 from gpuwatch.controller.timings import Timings
+from gpuwatch.ledger import Ledger
 from gpuwatch.simulate.memory_ledger import InMemoryLedger
 from tests.support.builders.fleet import Desk, FakeFleet
 from tests.support.fakes.two_clouds import Agents
+from tests.support.nightly import NIGHTLY
 
 _COMPACTED_EVERY = 720  # rounds
+
+
+def a_daily_ledger() -> Ledger:
+    """For many rounds of which nothing is told: in memory each day, and the database in `make nightly`."""
+    return Ledger.in_memory() if NIGHTLY else cast("Ledger", InMemoryLedger())
 
 
 @dataclass(slots=True)

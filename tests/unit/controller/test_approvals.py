@@ -22,6 +22,7 @@ from gpuwatch.runtime.clock import SystemClock
 from tests.support.builders.fleet import NOW, RULES, Desk, a_node, an_observation
 from tests.support.builders.guard_cases import a_case
 from tests.support.builders.guard_cases_notices import approved, notified
+from tests.support.nightly import examples
 from tests.support.real.postgresql import Place, postgresql
 
 REASON = Reason(code="candidate", sentence="It has been idle for 2h.")
@@ -202,7 +203,7 @@ def test_a_required_message_is_waited_for() -> None:
 
 
 @given(delivered=st.integers(1, 30) | st.none(), longest=st.integers(1, 25))
-@settings(max_examples=20)
+@settings(max_examples=examples(20))
 def test_the_grace_begins_with_the_first_message_or_once_it_is_waited_for_no_longer(
     delivered: int | None, longest: int
 ) -> None:

@@ -14,6 +14,7 @@ from gpuwatch.policies.idle_settings import IdleRules
 from gpuwatch.runtime.clock import ManualClock
 from tests.support.builders.fleet import HOUR, NOW, RULES, Desk, a_node
 from tests.support.builders.past_steps import a_group
+from tests.support.nightly import by_night
 
 DAY = 24 * HOUR
 ENDING = replace(RULES, idle=replace(RULES.idle, action="terminate"))
@@ -79,7 +80,7 @@ def ended_after(idle: IdleRules) -> tuple[float, float]:
     return (now - told_at) / DAY, (now - stopped_at) / DAY
 
 
-@pytest.mark.parametrize(("after", "at_least"), [(7 * DAY, 7.0), (DAY, 3.0)])
+@pytest.mark.parametrize(("after", "at_least"), [(DAY, 3.0), *by_night((7 * DAY, 7.0))])
 def test_the_end_of_a_stopped_machine_is_announced_three_days_before(after: float, at_least: float) -> None:
     """Nobody sees a notice on a machine that is off: its owner has days, however short the pool's grace is."""
     told, kept = ended_after(IdleRules(timeout=300.0, grace_period=60.0, terminate_after=after))

@@ -30,6 +30,7 @@ from tests.support.builders.gpu_pools import MIXED, TYPES
 from tests.support.builders.kubernetes_views import shown_cluster, shown_node, shown_pod
 from tests.support.builders.offers import OFFERS
 from tests.support.builders.slurm import KEY, a_report
+from tests.support.nightly import examples
 
 IDS = [f"i-{number}" for number in range(5)]
 LONG = timedelta(days=30)
@@ -154,7 +155,7 @@ ENDS = replace(RULES, idle=replace(IDLE, terminate_after=86400.0))
 STOPPED = an_observation(OFF, a_node("i-1"), stopped=(our_stop("i-0"),))
 
 
-@settings(max_examples=600)
+@settings(max_examples=examples(600))
 @example(observation=STOPPED, rules=ENDS, limits=Limits(), node_id="i-1")
 @given(observation=OBSERVED, rules=POOLS, limits=LIMITS, node_id=st.sampled_from(IDS))
 def test_one_node_is_judged_as_if_each_node_were_asked_about(

@@ -18,6 +18,7 @@ from tests.support.builders.fleet import RULES
 from tests.support.builders.light_desk import LightDesk
 from tests.support.builders.offers import OFFERS
 from tests.support.fakes.failing_images import FailingImages, TakingMarket
+from tests.support.nightly import by_night
 
 MINUTES = 3  # from one round to the next
 DAY = 24 * 60
@@ -46,7 +47,7 @@ def said(done: Round) -> str:
     return " ".join([*sentences, *(answer.sentence for each in done.reviews for answer in each.refusals)])
 
 
-@pytest.mark.parametrize("minutes", [6.0, 90.0])
+@pytest.mark.parametrize("minutes", [6.0, *by_night(90.0)])
 def test_machines_that_stop_themselves_count_towards_the_maximum(minutes: float) -> None:
     """EC2's default makes a shutdown a stop: their disks stay, and are paid for."""
     desk, cloud = a_desk(replace(POOL, max_nodes=4), minutes=minutes)
@@ -59,10 +60,9 @@ def test_machines_that_stop_themselves_count_towards_the_maximum(minutes: float)
 @pytest.mark.parametrize(
     ("pools", "minutes", "then"),
     [
-        (1, 6.0, NodeState.STOPPED),
         (1, 90.0, NodeState.TERMINATED),
         (3, 6.0, NodeState.TERMINATED),
-        (3, 90.0, NodeState.STOPPED),
+        *by_night((1, 6.0, NodeState.STOPPED), (3, 90.0, NodeState.STOPPED)),
     ],
 )
 def test_a_template_whose_machines_do_not_last_rests_for_longer_each_time(

@@ -26,6 +26,7 @@ from gpuwatch.runtime.clock import ManualClock
 from tests.support.builders.desk import a_desk
 from tests.support.builders.fleet import LIVES, NOW, a_node, an_observation
 from tests.support.builders.sick_parts import NASTY, spoiled
+from tests.support.nightly import examples
 
 NAMES = ("i-0", "i-1", "i-2")
 ERRORS = st.sampled_from([OverflowError, KeyError, RecursionError, UnicodeEncodeError, AssertionError, ValueError])
@@ -92,7 +93,7 @@ def with_open_stops(ledger: Ledger) -> Callable[[], tuple[Outcome, ...]]:
     return lambda: step(desk.parts).settled
 
 
-@settings(max_examples=6, deadline=None)
+@settings(max_examples=examples(6), deadline=None)
 @given(odd=st.sampled_from(NAMES))
 def test_an_outcome_that_the_ledger_cannot_hold_stops_the_record_of_no_other(odd: str) -> None:
     """The stop of that machine stays open; those of the others are settled in the same round."""

@@ -12,6 +12,7 @@ from gpuwatch.clouds import CloudError
 from gpuwatch.ledger import Ledger, LedgerError
 from gpuwatch.model.decision import Verb
 from tests.support.builders.fleet import NOW, RULES, Desk, a_node
+from tests.support.nightly import examples
 
 HOUR = timedelta(hours=1)
 
@@ -150,7 +151,7 @@ def test_who_may_only_read_the_ledger_keeps_nothing(tmp_path: Path) -> None:
         reader.close()
 
 
-@settings(max_examples=12, deadline=None)
+@settings(max_examples=examples(12), deadline=None)
 @given(said=st.lists(st.tuples(st.integers(0, 20), st.sampled_from(["i-1", "i-2"]), st.integers(0, 30)), max_size=4))
 def test_keeping_never_makes_a_removal_likelier(said: list[tuple[int, str, int]]) -> None:
     """P8: whoever is stopped in spite of some keeps is stopped without them as early."""

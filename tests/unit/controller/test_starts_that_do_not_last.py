@@ -21,6 +21,7 @@ from gpuwatch.policies.starts import Startable
 from tests.support.builders.fleet import RULES, a_node
 from tests.support.builders.light_desk import LightDesk
 from tests.support.fakes.failing_starts import WHY, FailingStarts
+from tests.support.nightly import by_night
 
 COUNT = 4
 
@@ -49,8 +50,10 @@ def said(done: Round) -> str:
     return " ".join(clamp for each in done.decisions for clamp in each.clamps)
 
 
-@pytest.mark.parametrize("start", ["own", "any"])
-@pytest.mark.parametrize("pending", [40.0, 90.0, 400.0])
+@pytest.mark.parametrize(
+    ("start", "pending"),
+    [("own", 400.0), ("any", 40.0), *by_night(("own", 40.0), ("own", 90.0), ("any", 90.0), ("any", 400.0))],
+)
 def test_a_machine_that_falls_back_is_tried_thrice_and_then_seldom(start: Startable, pending: float) -> None:
     """A key that EC2 may not use: as long as the office is open, each machine is tried five times, and it is said."""
     desk, cloud = a_desk(replace(RULES, start=start), pending=pending)
@@ -62,7 +65,7 @@ def test_a_machine_that_falls_back_is_tried_thrice_and_then_seldom(start: Starta
     assert "4 stopped nodes are not started for a time" in said(done)
 
 
-@pytest.mark.parametrize("told", [True, False])
+@pytest.mark.parametrize("told", [True, *by_night((False,))])
 def test_a_machine_that_stops_soon_after_each_start_is_tried_seldom_too(*, told: bool) -> None:
     """Whatever the cloud says of it: an image that shuts down when nobody is there."""
     desk, cloud = a_desk(replace(RULES, start="any"), falls_back=False, runs=360.0, told=told)

@@ -33,6 +33,7 @@ from gpuwatch.policies.schedule import Window
 from tests.support.builders.fleet import RULES, Desk, a_node
 from tests.support.builders.light_desk import LightDesk
 from tests.support.fakes.neighbours import Days, Neighbour, count_days
+from tests.support.nightly import by_night
 
 MINUTES = 10  # from one round to the next
 A_DAY = 24 * 60 // MINUTES
@@ -87,7 +88,8 @@ def said(done: Round) -> str:
 
 
 @pytest.mark.parametrize(
-    ("minutes", "works", "tells"), [(5.0, 0.0, True), (0.0, 0.0, False), (120.0, 0.0, True), (5.0, 10.0, False)]
+    ("minutes", "works", "tells"),
+    [(120.0, 0.0, True), (5.0, 10.0, False), *by_night((5.0, 0.0, True), (0.0, 0.0, False))],
 )
 def test_a_machine_that_somebody_always_starts_again_is_left_alone_for_a_growing_time(
     minutes: float, works: float, *, tells: bool
@@ -107,7 +109,7 @@ LUNCH = ((8.0, 4.0), (13.0, 4.0))
 LONG_LUNCH = ((8.0, 4.0), (14.0, 4.0))
 
 
-@pytest.mark.parametrize("restarts", [False, True])
+@pytest.mark.parametrize("restarts", [True, *by_night((False,))])
 def test_a_machine_that_is_used_in_between_is_stopped_each_time(*, restarts: bool) -> None:
     """Two weeks of work until noon and from two: stopped at noon and in the evening, with a new process each day."""
     desk, _ = a_desk(shifts={"i-1": LONG_LUNCH})
@@ -119,7 +121,7 @@ def test_a_machine_that_is_used_in_between_is_stopped_each_time(*, restarts: boo
     assert stops[1:] == [2] * 13
 
 
-@pytest.mark.parametrize("restarts", [False, True])
+@pytest.mark.parametrize("restarts", [True, *by_night((False,))])
 def test_who_takes_a_stop_back_after_lunch_keeps_the_machine_over_lunch(*, restarts: bool) -> None:
     """Started again 20 minutes after the stop, each day: that was wrong, and is not done again for two weeks."""
     desk, _ = a_desk(shifts={"i-1": LUNCH})
@@ -145,7 +147,7 @@ def test_a_machine_that_a_schedule_starts_once_a_day_is_stopped_once_a_day() -> 
     assert play(desk, 10).stops[1:] == (1,) * 9
 
 
-@pytest.mark.parametrize("tells", [True, False])
+@pytest.mark.parametrize("tells", [False, *by_night((True,))])
 def test_a_new_process_goes_on_leaving_a_machine_alone(*, tells: bool) -> None:
     """The ledger is all that it knows; a restart each hour makes no stop more."""
     desk, _ = a_desk(minutes=5.0, tells_launches=tells)
@@ -226,7 +228,7 @@ def test_gpuwatchs_own_start_undoes_nothing() -> None:
     assert cloud.started == []
 
 
-@pytest.mark.parametrize(("size", "works"), [(3, 0.0), (1, 10.0)])
+@pytest.mark.parametrize(("size", "works"), [(1, 10.0), *by_night((3, 0.0))])
 def test_a_group_that_somebody_always_enlarges_again_is_left_alone_for_a_growing_time(size: int, works: float) -> None:
     """Its members are ended twice on the first day, and then once after a day, two, four."""
     desk, _ = a_group_desk(size, works=works)

@@ -15,6 +15,7 @@ from gpuwatch.model.sensors import SensorRecord
 from gpuwatch.policies import PoolRules
 from gpuwatch.policies.idle import IdleRules
 from tests.support.builders.fleet import Desk, a_node, a_verdict
+from tests.support.nightly import by_night
 
 RULES = PoolRules(warm_up=0.0, idle=IdleRules(timeout=1800.0, grace_period=600.0))
 LIMITS = Limits(
@@ -102,7 +103,7 @@ def test_an_agent_that_blinds_machines_over_hours_stops_none_and_honest_idleness
     assert sorted(site.stops) == honest
 
 
-@pytest.mark.parametrize("count", [1, 3])
+@pytest.mark.parametrize("count", [3, *by_night(1)])
 def test_a_small_fleet_that_rests_since_its_driver_came_is_stopped_a_day_later(count: int) -> None:
     """At night, and nobody works any more: nothing is paid for ever."""
     site = Site()
@@ -201,7 +202,7 @@ def test_people_who_say_that_the_machines_are_idle_are_believed_at_once() -> Non
     assert site.stops == site.names
 
 
-@pytest.mark.parametrize("away", [timedelta(0), timedelta(days=3)])
+@pytest.mark.parametrize("away", [timedelta(days=3), *by_night(timedelta(0))])
 def test_a_restart_and_a_time_without_rounds_forget_nothing(away: timedelta) -> None:
     """The machines changed while no controller looked; what proves nothing shortens nothing."""
     site = Site()
@@ -220,7 +221,7 @@ def test_a_restart_and_a_time_without_rounds_forget_nothing(away: timedelta) -> 
     assert site.stops == []
 
 
-@pytest.mark.parametrize("step", [timedelta(days=-1), timedelta(hours=2), timedelta(days=30)])
+@pytest.mark.parametrize("step", [timedelta(days=-1), *by_night(timedelta(hours=2), timedelta(days=30))])
 def test_a_clock_that_is_set_makes_no_freeze_shorter_and_none_much_longer(step: timedelta) -> None:
     """P18: a day is a day by a clock that never jumps."""
     site = Site()

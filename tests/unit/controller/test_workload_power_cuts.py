@@ -96,6 +96,7 @@ def check(desk: ClusterDesk, how: str) -> None:
     assert now is None or now.pods == ()
 
 
+@pytest.mark.pairwise
 @pytest.mark.parametrize("how", OWNERS)
 @pytest.mark.parametrize("late", [False, True])
 @pytest.mark.parametrize("number", range(1, 5))
@@ -108,6 +109,7 @@ def test_at_each_call_of_the_api_server(how: str, number: int, *, late: bool) ->
     check(desk, how)
 
 
+@pytest.mark.pairwise
 @pytest.mark.parametrize("how", OWNERS)
 @pytest.mark.parametrize("late", [False, True])
 @pytest.mark.parametrize(

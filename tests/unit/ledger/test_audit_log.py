@@ -21,6 +21,7 @@ from gpuwatch.model.decision import Reason, Status, Verb
 from gpuwatch.model.orders import BacktestRecord
 from gpuwatch.policies.lives import NEVER_RAN
 from tests.support.builders.fleet import NOW, a_node, an_observation
+from tests.support.nightly import examples
 from tests.support.real.postgresql import postgresql
 
 REASON = Reason(code="candidate", sentence="It has been idle for 2h.")
@@ -203,7 +204,7 @@ _WRITTEN = ["notice", "pause", "resume", "acknowledge", "snooze", "approve", "me
 _DEEDS = st.lists(st.sampled_from(_WRITTEN), max_size=12)
 
 
-@settings(max_examples=30, suppress_health_check=[HealthCheck.function_scoped_fixture])
+@settings(max_examples=examples(30), suppress_health_check=[HealthCheck.function_scoped_fixture])
 @given(deeds=_DEEDS)
 def test_no_order_and_no_step_is_left_out(deeds: list[str]) -> None:
     """Whatever was written, each record but rounds, outcomes and the ledger's housekeeping is told exactly once."""

@@ -17,6 +17,7 @@ from gpuwatch.model.decision import Observation, Reason, Verb
 from gpuwatch.model.kubernetes import KubernetesNode
 from tests.support.builders.fleet import NOW, a_node, an_observation
 from tests.support.builders.kubernetes_views import shown_cluster, shown_node, shown_pod
+from tests.support.nightly import examples
 from tests.support.real.postgresql import Place, postgresql
 
 MINUTE = timedelta(minutes=1)
@@ -148,7 +149,7 @@ def test_a_round_whose_base_is_gone_says_so(place: Place) -> None:
         max_size=8,
     )
 )
-@settings(max_examples=30, deadline=None)
+@settings(max_examples=examples(30), deadline=None)
 def test_every_round_of_any_life_reads_back(story: list[tuple[float, list[str]]]) -> None:
     """Pods change, nodes come and go, hours pass: each round is as it was seen."""
     ledger, minute, told = Ledger.in_memory(), 0.0, {}

@@ -25,6 +25,7 @@ from gpuwatch.model.health import GpuHealth, Health
 from gpuwatch.policies import PoolRules
 from tests.support.builders.fleet import NOW, a_node, a_verdict, an_observation
 from tests.support.builders.kubernetes_views import shown_cluster, shown_node
+from tests.support.nightly import examples
 
 MINUTE, BEGUN = timedelta(minutes=1), NOW - timedelta(hours=2)
 START = NOW.replace(minute=0)
@@ -190,7 +191,7 @@ DEEDS = ["same"] * 8 + ["anew", "idle", "parked", "unknown", "half", "silent", "
     ),
     pools=st.sampled_from([("default",), ("default", "other")]),
 )
-@settings(max_examples=60, deadline=None)
+@settings(max_examples=examples(60), deadline=None)
 def test_every_round_of_any_life_reads_back(story: list[tuple[int, list[str]]], pools: tuple[str, ...]) -> None:
     """States, times, sentences, GPUs and order are what they were; figures of a machine that works may be older."""
     ledger, minute, told = Ledger.in_memory(), 0, {}

@@ -15,6 +15,7 @@ from gpuwatch.model.activity import State
 from gpuwatch.model.decision import Status, Verb
 from tests.support.builders.fleet import NOW, Desk, a_node
 from tests.support.builders.sick_parts import others
+from tests.support.nightly import examples
 
 ODD = "i-odd"
 CUT = ("", '{"action":"st', "[]", "null", '{"action":5}', "\x00", '{"grace_seconds":"NaN","action":"stop"}')
@@ -60,7 +61,7 @@ def lived(spoilt_after: int, change: Callable[[Ledger], None] | None) -> tuple[l
 WITHOUT = lived(0, None)[0]
 
 
-@settings(max_examples=15, deadline=None)
+@settings(max_examples=examples(15), deadline=None)
 @example(spoilt=("arguments", TIMES[2]), after=11)
 @example(spoilt=("arguments", TIMES[3]), after=11)
 @given(
@@ -102,7 +103,7 @@ def test_a_stop_whose_record_cannot_be_read_is_finished_by_its_clouds_word() -> 
     assert desk.fleet.stops().count(ODD) == 1
 
 
-@settings(deadline=None, max_examples=50)
+@settings(deadline=None, max_examples=examples(50))
 @given(st.one_of(st.text(), st.recursive(st.text(), lambda each: st.dictionaries(st.text(), each)).map(json.dumps)))
 @example('{"code":"idle","sentence":"It is idle.","evidence":[5]}')
 @example('{"code":"idle","sentence":"It is idle.","evidence":[{"name":"people"')

@@ -30,6 +30,7 @@ from gpuwatch.money.report.period import Period
 from gpuwatch.runtime.json_document import read_json
 from tests.support.builders.fleet import a_node, a_verdict
 from tests.support.builders.money import a_busy_node, a_round
+from tests.support.nightly import examples
 
 ZONE = ZoneInfo("Europe/Berlin")
 BEGIN = datetime(2026, 3, 1, 22, tzinfo=UTC)
@@ -147,7 +148,7 @@ def test_the_command_writes_a_table_and_counts_what_has_no_price(tmp_path: Path)
 
 
 @given(st.lists(st.integers(1, 3_600_000), min_size=1, max_size=6), st.decimals("0.0001", "100", places=4))
-@settings(max_examples=25, deadline=None)
+@settings(max_examples=examples(25), deadline=None)
 def test_thirds_of_a_cent_are_not_lost(parts: list[int], usd: Decimal) -> None:
     """Rows of any length at any price add up to the cent of the whole."""
     made = Ledger.in_memory()

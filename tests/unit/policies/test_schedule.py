@@ -12,6 +12,7 @@ from gpuwatch.model.decision import Proposal
 from gpuwatch.policies import schedule
 from gpuwatch.policies.schedule import Window
 from tests.support.builders.fleet import a_node, an_observation
+from tests.support.nightly import examples
 
 BERLIN = "Europe/Berlin"
 OFFICE = Window(days=("mon-fri",), hours="08:00-18:00", zone=BERLIN, min_nodes=4)
@@ -168,7 +169,7 @@ def test_a_skipped_hour_is_not_there_and_a_repeated_one_is_as_long_as_it_lasts(
     assert covered(window, date.fromisoformat(day)) == timedelta(minutes=minutes)
 
 
-@settings(max_examples=40, deadline=None)
+@settings(max_examples=examples(40), deadline=None)
 @given(
     zone=st.sampled_from([BERLIN, "America/New_York", "Australia/Lord_Howe", "America/Santiago", "UTC"]),
     start=st.integers(0, 24 * 12 - 1),
@@ -218,7 +219,7 @@ def overlap(one: tuple[datetime, datetime], other: tuple[datetime, datetime]) ->
     return max(timedelta(), min(one[1], other[1]) - max(one[0], other[0]))
 
 
-@settings(max_examples=12, deadline=None)
+@settings(max_examples=examples(12), deadline=None)
 @given(
     zone=st.sampled_from(
         [BERLIN, "America/New_York", "Australia/Lord_Howe", "Asia/Kathmandu", "America/Santiago", "UTC"]

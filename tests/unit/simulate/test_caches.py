@@ -22,6 +22,7 @@ from gpuwatch.policies import idle
 from gpuwatch.policies.idle import IdleRules
 from gpuwatch.simulate.caches import IdleSteps, KnownFleet, LastFleet
 from tests.support.builders.fleet import NOW, a_node, a_stop
+from tests.support.nightly import examples
 
 Kind = Callable[..., Fleet]
 IDS = ["i-1", "i-2", "i-3"]
@@ -63,7 +64,7 @@ def shown(node_id: str, what: State | NodeState | None) -> Node:
     return replace(a_node(node_id), state=what or NodeState.RUNNING)
 
 
-@settings(max_examples=150, deadline=None)
+@settings(max_examples=examples(150), deadline=None)
 @given(rounds=ROUNDS)
 def test_a_proposal_with_a_cache_is_that_without_one(rounds: list[tuple[object, ...]]) -> None:
     """Whatever changes from look to look: nodes, notices, stops, waits, prices, rules, the time, starts, or nothing."""

@@ -12,6 +12,7 @@ from hypothesis import strategies as st
 from gpuwatch.agent.evidence import askers
 from gpuwatch.agent.evidence.askers import Arrivals, Ask, Asked, Askers, Came, Uneven
 from gpuwatch.agent.evidence.sock_diag import Sock
+from tests.support.nightly import examples
 
 HERE, PORT = b"\x0a\0\0\x05", 6443
 LOOK_SECONDS = 10.0
@@ -74,7 +75,7 @@ def machines(count: int, **of_each: float) -> list[Client]:
     return [Client(number=number, **of_each) for number in range(1, count + 1)]  # type: ignore[arg-type]  # numbers
 
 
-@settings(max_examples=15, deadline=None)
+@settings(max_examples=examples(15), deadline=None)
 @given(page=st.integers(300, 9_000), readers=st.integers(1, 2), kept=st.booleans())
 def test_a_page_that_one_or_two_machines_read_evenly_is_no_use(page: int, readers: int, kept: bool) -> None:
     """A Prometheus and its double each keep a connection, or make one each minute: up to 20 kB/s in all."""
@@ -83,7 +84,7 @@ def test_a_page_that_one_or_two_machines_read_evenly_is_no_use(page: int, reader
     assert not are_used(played(clients or short, 1.5))
 
 
-@settings(max_examples=15, deadline=None)
+@settings(max_examples=examples(15), deadline=None)
 @given(count=st.integers(3, 6), asks=st.integers(0, 900), gets=st.integers(0, 900))
 def test_three_machines_that_stay_connected_use_a_server(count: int, asks: int, gets: int) -> None:
     """Agents of a control plane, senders to a log server, clients of a licence: however much or little they move."""
@@ -91,7 +92,7 @@ def test_three_machines_that_stay_connected_use_a_server(count: int, asks: int, 
     assert (said[-1].port, said[-1].machines) == (PORT, count)
 
 
-@settings(max_examples=15, deadline=None)
+@settings(max_examples=examples(15), deadline=None)
 @given(count=st.integers(1, 40), asks=st.integers(0, 400), gets=st.integers(0, 400), every=st.integers(10, 600))
 def test_what_is_short_and_small_is_no_use(count: int, asks: int, gets: int, every: int) -> None:
     """Health checks of load balancers, scanners of the internet, probes of a control plane."""
@@ -154,7 +155,7 @@ def test_equals_that_ask_each_other_are_no_use_until_they_move_something() -> No
     assert played(machines(2, asks=3000, gets=2000), 0.3, elsewhere=[OTHER])[-1].machines == 2
 
 
-@settings(max_examples=10, deadline=None)
+@settings(max_examples=examples(10), deadline=None)
 @given(count=st.integers(1, 5), asks=st.integers(40, 250), lasts=st.sampled_from([20.0, 1e9]))
 def test_a_relay_that_passes_on_what_others_bring_is_no_equal_of_theirs(count: int, asks: int, lasts: float) -> None:
     """A gateway of logs or traces has the port of the server behind it. Those that it asks itself are equals."""
@@ -274,7 +275,7 @@ def visits(
     return frozenset(said)
 
 
-@settings(max_examples=12, deadline=None)
+@settings(max_examples=examples(12), deadline=None)
 @given(
     periods=st.lists(st.floats(10, 1800), min_size=1, max_size=2),
     gap=st.floats(0, 3600),
@@ -289,7 +290,7 @@ def test_a_health_check_is_even(periods: list[float], gap: float, begin: float, 
     assert not visits([each for each in moments if not 10_000 < each < 10_000 + gap], 24)
 
 
-@settings(max_examples=12, deadline=None)
+@settings(max_examples=examples(12), deadline=None)
 @given(period=st.floats(10, 120), breaks=st.lists(st.tuples(st.floats(0, 9), st.floats(0.02, 0.4)), max_size=20))
 def test_a_health_check_is_even_also_where_it_was_not_seen_at_times(
     period: float, breaks: list[tuple[float, float]]

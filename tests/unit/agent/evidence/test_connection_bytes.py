@@ -16,6 +16,7 @@ from gpuwatch.agent.processes.kinds import PACKAGED
 from gpuwatch.agent.processes.process import Kind
 from gpuwatch.model.activity import State
 from tests.support.fakes.connected_host import ConnectedHost
+from tests.support.nightly import examples
 
 NFS_PORT, WEB_PORT, OUTGOING = 2049, 8265, 51414
 
@@ -89,7 +90,7 @@ def test_peoples_connections_count_together(
         assert (found.note, found.owner.process) == ("serves 2 clients", "b")
 
 
-@settings(max_examples=30)
+@settings(max_examples=examples(30))
 @given(
     looks=st.lists(st.tuples(st.floats(1, 120), st.integers(0, 200_000), st.integers(0, 10**9)), min_size=1, max_size=8)
 )

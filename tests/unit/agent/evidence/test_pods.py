@@ -10,6 +10,7 @@ from gpuwatch.agent.evidence.pods import MOST_PODS
 from gpuwatch.model.activity import State
 from tests.support.fakes.pod_host import PodHost, uid_of
 from tests.support.fakes.proc_files import put_process
+from tests.support.nightly import examples
 
 BUSY, UNKNOWN = State.BUSY, State.UNKNOWN
 
@@ -202,7 +203,7 @@ RATES = st.fixed_dictionaries(
 )
 
 
-@settings(max_examples=3, deadline=None, suppress_health_check=[HealthCheck.function_scoped_fixture])
+@settings(max_examples=examples(3), deadline=None, suppress_health_check=[HealthCheck.function_scoped_fixture])
 @given(own=RATES, neighbour=RATES, more=RATES)
 def test_a_neighbour_never_changes_what_a_pod_is_said_to_do_and_more_work_never_makes_it_idler(
     tmp_path_factory: pytest.TempPathFactory,

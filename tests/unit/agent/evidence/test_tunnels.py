@@ -17,6 +17,7 @@ from gpuwatch.agent.evidence.tunnels import Tunnels
 from gpuwatch.agent.processes.process import Kind
 from gpuwatch.model.activity import State
 from tests.support.fakes.connected_host import ConnectedHost
+from tests.support.nightly import examples
 
 LOOPBACK, PORT, LOOK_SECONDS = b"\x7f\0\0\1", 7860, 10.0
 
@@ -58,7 +59,7 @@ def by_people(at: float) -> float:
     return 200.0 if 8 * 3600 <= at < 10 * 3600 else 4.0
 
 
-@settings(max_examples=10, deadline=None)
+@settings(max_examples=examples(10), deadline=None)
 @given(each=st.floats(5, 3600), size=st.integers(1, 10**6), first=st.integers(0, 3600))
 def test_what_polls_is_no_use(each: float, size: int, first: int) -> None:
     """A tab that was left open, figures that are read: of any period up to an hour, and of any size."""

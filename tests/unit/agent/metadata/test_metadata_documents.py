@@ -21,6 +21,7 @@ from gpuwatch.agent.metadata.base import (
 from gpuwatch.agent.metadata.detect import PROVIDERS, service_of
 from gpuwatch.model.cloud_notice import NoticeKind
 from tests.support.fakes.metadata_services import ALIBABA_DOCUMENT, AZURE_COMPUTE, EC2_DOCUMENT
+from tests.support.nightly import examples
 
 ME = Facts(name="trainer_3")
 
@@ -264,7 +265,7 @@ VALUES = st.recursive(
 
 
 @pytest.mark.parametrize("question", QUESTIONS)
-@settings(max_examples=50)
+@settings(max_examples=examples(50))
 @given(data=st.data())
 def test_garbage_is_told_in_words(question: FactQuestion | NoticeQuestion, data: st.DataObject) -> None:
     """Whatever a service says, a parser gives facts, notices, or words; never an exception."""

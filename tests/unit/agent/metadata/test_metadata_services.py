@@ -14,6 +14,7 @@ from gpuwatch.agent.metadata.base import Facts
 from gpuwatch.model.cloud_notice import NoticeKind
 from tests.support.fakes.metadata_host import GCE, REBALANCE, SCHEDULED, SPOT, Watch, Watched
 from tests.support.fakes.metadata_services import TOKEN_PATH, Alibaba, Azure, Ec2, Gcp, Tencent, serving
+from tests.support.nightly import examples
 
 
 @pytest.fixture
@@ -156,7 +157,7 @@ def test_an_interruption_is_known_with_its_deadline(watch: Watch) -> None:
 
 
 @given(appears=st.floats(0, 120), interval=st.floats(0.5, 5))
-@settings(max_examples=15, deadline=None, suppress_health_check=[HealthCheck.function_scoped_fixture])
+@settings(max_examples=examples(15), deadline=None, suppress_health_check=[HealthCheck.function_scoped_fixture])
 def test_a_notice_is_known_within_five_seconds(tmp_path: Path, appears: float, interval: float) -> None:
     """Whenever it appears between two looks, the next look begins in time and finds it."""
     with serving(Ec2()) as service:

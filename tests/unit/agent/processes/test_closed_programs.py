@@ -11,6 +11,7 @@ from gpuwatch.agent.processes.process import Kind, Process
 from gpuwatch.agent.processes.table import ProcessTable
 from tests.lives.rights import Sight, nobody
 from tests.support.fakes.proc_files import CONTAINER, USER_SESSION, put_process
+from tests.support.nightly import examples
 
 TTY = 34816
 STARTS = {"vector": "/usr/bin/vector", "train": "/opt/train/run", "guard": "/opt/rapid7/guard/agent"}
@@ -150,7 +151,7 @@ said = st.one_of(names, paths, st.builds("./{}".format, names), st.builds("{}: i
 arguments = st.lists(st.one_of(paths, names, st.just("-u"), st.builds("bin/{}".format, names)), max_size=2)
 
 
-@settings(max_examples=120, suppress_health_check=[HealthCheck.function_scoped_fixture], deadline=None)
+@settings(max_examples=examples(120), suppress_health_check=[HealthCheck.function_scoped_fixture], deadline=None)
 @given(
     name=names,
     file=paths,

@@ -23,6 +23,7 @@ from tests.support.fakes.package_databases import (
     put_dpkg,
     put_rpm,
 )
+from tests.support.nightly import examples
 
 DISTRIBUTION, VENDOR, NOBODY, UNKNOWN = "distribution", "vendor", "nobody", "unknown"
 CRON = "30 3 * * 0 root e2scrub_all\n"
@@ -205,7 +206,7 @@ def test_without_a_database_of_this_system_nothing_is_known(tmp_path: Path, ther
     assert find_owners(str(tmp_path), ["/usr/bin/acme", "/usr/bin/other"]) == [UNKNOWN] * 2
 
 
-@settings(max_examples=25, deadline=None, suppress_health_check=[HealthCheck.function_scoped_fixture])
+@settings(max_examples=examples(25), deadline=None, suppress_health_check=[HealthCheck.function_scoped_fixture])
 @given(data=st.data())
 def test_no_file_of_a_package_is_nobody_s(tmp_path_factory: pytest.TempPathFactory, data: st.DataObject) -> None:
     """Whatever is asked together, in whatever order: the answer of each file is its own."""

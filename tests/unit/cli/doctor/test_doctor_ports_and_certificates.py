@@ -30,6 +30,7 @@ from gpuwatch.runtime.tls import TlsFiles
 from gpuwatch.runtime.x509 import by_x509
 from tests.support.builders.authenticator import hashed
 from tests.support.builders.doctor_findings import a_controller, codes, the
+from tests.support.nightly import examples
 from tests.support.real.certificates import Authority
 
 NOW = datetime(2026, 1, 5, tzinfo=UTC)
@@ -194,7 +195,7 @@ def test_what_is_no_certificate_is_told(tmp_path: Path, text: str, read: Read) -
 
 
 @READERS
-@settings(max_examples=25, suppress_health_check=[HealthCheck.function_scoped_fixture], deadline=None)
+@settings(max_examples=examples(25), suppress_health_check=[HealthCheck.function_scoped_fixture], deadline=None)
 @given(
     begin=st.datetimes(datetime(1950, 1, 2), datetime(2999, 1, 1)),  # noqa: DTZ001  the zone is put on below
     days=st.integers(1, 9000),

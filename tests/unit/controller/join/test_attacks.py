@@ -25,6 +25,7 @@ from gpuwatch.runtime import joined
 from gpuwatch.runtime.clock import ManualClock, SystemClock
 from gpuwatch.runtime.http.request import Request, Response
 from gpuwatch.runtime.tls import TlsFiles, server_context
+from tests.support.nightly import examples
 from tests.support.real.joining import (
     DAY,
     P256,
@@ -265,7 +266,7 @@ def test_a_body_that_is_too_large_is_not_read(controller: Controller) -> None:
     assert controller.ask_to_join(token)[0] == 200
 
 
-@settings(max_examples=60, deadline=None, suppress_health_check=NOTHING_ELSE)
+@settings(max_examples=examples(60), deadline=None, suppress_health_check=NOTHING_ELSE)
 @given(body=st.one_of(st.binary(max_size=300), st.recursive(st.none() | st.text(), st.lists).map(str).map(str.encode)))
 def test_no_body_is_an_error_of_ours(controller: Controller, body: bytes) -> None:
     """Any bytes get an answer below 500, on each path."""
@@ -351,7 +352,7 @@ def test_a_key_of_another_kind_is_no_key_of_ours(controller: Controller, host: J
     assert (result.exit_code, "is no key that gpuwatch has made" in result.output) == (1, True)
 
 
-@settings(max_examples=200, deadline=None)
+@settings(max_examples=examples(200), deadline=None)
 @given(
     uses=st.integers(1, 4),
     asked=st.lists(st.tuples(st.sampled_from("abc"), st.sampled_from("xyz")), max_size=12),

@@ -23,6 +23,7 @@ from gpuwatch.controller.join.serve import Joins, open_authority
 from gpuwatch.controller.join.settings import TRUST, JoinSettings
 from gpuwatch.runtime import joined
 from gpuwatch.runtime.tls import TlsFiles, client_context
+from tests.support.nightly import examples
 from tests.support.real.joining import (
     DAY,
     Controller,
@@ -349,7 +350,7 @@ def test_node_and_settings_that_contradict_each_other_are_told(controller: Contr
     assert controller.book.tokens[token[:8]].used == 0
 
 
-@settings(max_examples=100, deadline=None)
+@settings(max_examples=examples(100), deadline=None)
 @given(ends=st.lists(st.integers(-4000, 4000), max_size=30), jump=st.integers(-4000, 4000))
 def test_whatever_the_clock_says_few_things_are_never_forgotten(ends: list[int], jump: int) -> None:
     """Below its limits the register forgets nothing; what has not ended it never forgets."""

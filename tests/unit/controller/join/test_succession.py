@@ -25,6 +25,7 @@ from gpuwatch.controller.observe.credentials import failure_of
 from gpuwatch.runtime.clock import ManualClock, SystemClock
 from gpuwatch.runtime.joined import Token, server_name_of
 from gpuwatch.runtime.tls import TlsFiles, client_context, server_context
+from tests.support.nightly import examples
 from tests.support.real.joining import DAY, Controller, JoiningHost, a_controller, world_clock
 
 YEARS, LIFETIME = 3650, 90
@@ -204,7 +205,7 @@ def test_a_token_does_not_outlive_the_authority_that_it_names(tmp_path: Path) ->
     assert f"{changes:%Y-%m-%d %H:%M} UTC" in answer.stderr
 
 
-@settings(max_examples=5, deadline=None)
+@settings(max_examples=examples(5), deadline=None)
 @given(
     wrong=st.lists(st.tuples(st.integers(3200, 3800), st.integers(-400, 2 * YEARS)), max_size=3),
     looks=st.lists(st.tuples(st.integers(3200, 3800), st.integers(0, LIFETIME)), min_size=4, max_size=12),

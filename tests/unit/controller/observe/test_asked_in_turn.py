@@ -15,6 +15,7 @@ from gpuwatch.controller.observe.settings import ObserveSettings
 from gpuwatch.model.fleet import Fleet, Node, NodeReport
 from gpuwatch.runtime.clock import ManualClock
 from tests.support.builders.fleet import NOW, a_node, a_verdict
+from tests.support.nightly import examples
 
 PATIENCE = 5.0
 
@@ -98,7 +99,7 @@ def test_seven_thousand_agents_at_two_hundred_milliseconds_fit_one_round() -> No
     assert unasked(rounds(a_source(seconds), 1)[0]) == []
 
 
-@settings(max_examples=20, deadline=None)
+@settings(max_examples=examples(20), deadline=None)
 @given(
     st.lists(st.sampled_from([0.1, 1.0, 4.9, 99.0]), min_size=1, max_size=120),
     st.integers(1, 8),

@@ -17,6 +17,7 @@ from gpuwatch.model.activity import Activity, State
 from gpuwatch.model.fleet import NodeReport
 from gpuwatch.runtime.clock import ManualClock
 from tests.support.builders.fleet import NOW, a_node
+from tests.support.nightly import examples
 
 LOOKBACK = 3600.0
 MACHINE = replace(a_node("i-1", signal=NodeReport()), address="10.0.0.5", gpu_count=1)
@@ -106,7 +107,7 @@ def test_two_prometheus_by_turns_are_no_idle_machine() -> None:
     assert a_node("i-1", signal=source.confirm(MACHINE)).activity.state is State.UNKNOWN
 
 
-@settings(max_examples=50, deadline=None)
+@settings(max_examples=examples(50), deadline=None)
 @given(works=st.lists(st.tuples(st.floats(0.0, 9000.0), st.floats(1.0, 4000.0)), max_size=4))
 def test_one_machine_that_works_and_rests_is_never_in_doubt(works: list[tuple[float, float]]) -> None:
     """However its work lies in the windows."""

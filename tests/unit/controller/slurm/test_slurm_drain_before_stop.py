@@ -288,6 +288,7 @@ CUTS = [
 ]
 
 
+@pytest.mark.pairwise
 @pytest.mark.parametrize("kept", [False, True])
 @pytest.mark.parametrize(("where", "nth"), [(each, 1) for each in CUTS] + [(each, 2) for each in CUTS[2:6]])
 def test_a_power_cut_anywhere_ends_with_a_stopped_or_a_working_node(where: str, nth: int, *, kept: bool) -> None:

@@ -22,6 +22,7 @@ from gpuwatch.money.accounting.store import SpendBook
 from gpuwatch.policies.spot.batch import BatchRules, Useful, past
 from tests.support.builders.fleet import NOW, a_node
 from tests.support.builders.money import a_busy_node, a_round
+from tests.support.nightly import examples
 
 HOUR = 3600.0
 METERING = Metering(zone=ZoneInfo("UTC"), silent_after_seconds=1800.0)
@@ -124,7 +125,7 @@ def anew(ledger: Ledger, seen: Observation) -> dict[str, BatchPast]:
 SIGHTS = st.sampled_from(["works", "works", "works", "idle", "silent", "gone", "elsewhere"])
 
 
-@settings(deadline=None, max_examples=20)
+@settings(deadline=None, max_examples=examples(20))
 @given(
     steps=st.lists(
         st.tuples(st.sampled_from([5, 30, 60, 200, 1500]), st.tuples(SIGHTS, SIGHTS)), min_size=2, max_size=10

@@ -37,6 +37,7 @@ from gpuwatch.money.report.proof import prove_report
 from gpuwatch.policies.spot.batch import BatchRules
 from tests.support.builders.fleet import a_node, an_observation
 from tests.support.builders.money import a_billed_row, a_busy_node, a_round
+from tests.support.nightly import examples
 
 ZONE = ZoneInfo("UTC")
 BEGIN = datetime(2026, 3, 2, tzinfo=UTC)
@@ -78,7 +79,7 @@ def total_of(ledger: Ledger, scope: CostScope = "fleet") -> Total:
     return made
 
 
-@settings(max_examples=25)
+@settings(max_examples=examples(25))
 @given(st.lists(st.booleans(), min_size=2, max_size=30))
 def test_a_machine_is_ours_for_its_enrolled_hours_alone(enrolled: list[bool]) -> None:
     """However often it is enrolled and leaves: each hour counts by its begin, none twice, and none is lost."""

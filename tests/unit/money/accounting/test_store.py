@@ -22,6 +22,7 @@ from gpuwatch.money.accounting.store import SpendBook
 from gpuwatch.money.accounting.totals import Total, grouping, totals, whole
 from tests.support.builders.fleet import NOW
 from tests.support.builders.money import a_busy_node, a_round
+from tests.support.nightly import examples
 from tests.support.real.postgresql import Place, postgresql
 
 BERLIN = Metering(zone=ZoneInfo("Europe/Berlin"))
@@ -139,7 +140,7 @@ def test_a_price_told_again_with_a_later_date_is_the_same_one(place: Place) -> N
     assert the_whole(ledger).unpriced_ms == 60_000
 
 
-@settings(deadline=None, max_examples=25)
+@settings(deadline=None, max_examples=examples(25))
 @given(st.lists(st.tuples(st.integers(1, 290), st.booleans(), st.integers(1, 3)), min_size=1, max_size=8))
 def test_no_crash_and_no_repetition_changes_a_second(rounds: list[tuple[int, bool, int]]) -> None:
     """Whatever dies in between and however often a round is metered, what is billed is the time from first to last."""

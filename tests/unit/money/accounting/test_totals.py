@@ -13,6 +13,7 @@ from gpuwatch.model.usage import AMOUNTS, GPU, JOULES, MEASURED, Terms
 from gpuwatch.money.accounting.settings import EnergySettings
 from gpuwatch.money.accounting.slices import Calendar
 from gpuwatch.money.accounting.totals import Row, Total, energy, grouping, money_parts, round_parts, totals, whole
+from tests.support.nightly import examples
 
 UTC = Calendar(ZoneInfo("UTC"))
 TERMS = Terms(
@@ -164,7 +165,7 @@ _SPLIT = st.tuples(st.fractions(0, 3, max_denominator=300), st.fractions(0, 1, m
 
 
 @given(st.lists(_SPLIT, min_size=1, max_size=12))
-@settings(max_examples=200)
+@settings(max_examples=examples(200))
 def test_waste_is_never_a_cent_above_its_cost(groups: list[tuple[Fraction, Fraction]]) -> None:
     """Of each group, however both are rounded; and the parts add up to the sum as before."""
     cost = {str(place): usd for place, (usd, _) in enumerate(groups)}
@@ -177,7 +178,7 @@ def test_waste_is_never_a_cent_above_its_cost(groups: list[tuple[Fraction, Fract
 
 
 @given(ROWS)
-@settings(max_examples=200, deadline=None)
+@settings(max_examples=examples(200), deadline=None)
 def test_wasted_and_unproven_are_together_never_a_cent_above_their_cost(rows: list[Row]) -> None:
     """Of each group and of all, and of the sum alone as of its groups; all of the cost where nothing was useful."""
     made = totals(rows, grouping("pool", UTC))

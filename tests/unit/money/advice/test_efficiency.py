@@ -14,6 +14,7 @@ from gpuwatch.money.accounting.totals import Row
 from gpuwatch.money.advice.efficiency import BusyHours, LowUse, by_owner_and_job, by_power, power_limits
 from tests.support.builders.fleet import NOW, a_node, a_verdict
 from tests.support.builders.money import a_billed_row, a_gpu
+from tests.support.nightly import examples
 
 HALF = timedelta(minutes=30)
 
@@ -125,7 +126,7 @@ def test_power_of_busy_hours_by_the_rated_one() -> None:
 
 
 @given(st.lists(st.tuples(st.sampled_from([None, 5.0, 30.0, 70.0]), st.floats(0.01, 1)), min_size=1, max_size=20))
-@settings(max_examples=50)
+@settings(max_examples=examples(50))
 def test_low_and_unknown_are_parts_of_what_is_busy(hours: list[tuple[float | None, float]]) -> None:
     """In hours and in dollars; idle time is in none of them."""
     rows = [an_hour(watts, useful=useful) for watts, useful in hours]

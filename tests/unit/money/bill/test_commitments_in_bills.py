@@ -16,6 +16,7 @@ from gpuwatch.money.bill.parse import charges
 from gpuwatch.money.bill.reconcile import Bill, gather_charges
 from gpuwatch.runtime.json_document import read_json
 from tests.support.builders.bills import cur_line, focus_line, snake_case
+from tests.support.nightly import examples
 
 PLAN = {"LineItemType": "SavingsPlanCoveredUsage", "savingsPlan/SavingsPlanEffectiveCost": "13.17"}
 
@@ -337,7 +338,7 @@ LINES = [
 ]
 
 
-@settings(max_examples=40)
+@settings(max_examples=examples(40))
 @given(st.integers(0, 2**32), st.lists(st.integers(1, 5), min_size=len(LINES), max_size=len(LINES)))
 def test_neither_the_order_of_rows_nor_how_they_are_split_changes_a_bill(seed: int, pieces: Sequence[int]) -> None:
     """Each line may come as several lines with parts of its hours and money, anywhere in the file."""

@@ -29,6 +29,7 @@ from gpuwatch.money.prices.price_book import Book, NoPrice
 from gpuwatch.runtime.json_document import read_json
 from tests.support.builders.bills import cur_line, focus_line, table
 from tests.support.builders.money import a_busy_node, a_round
+from tests.support.nightly import examples
 
 ZONE = ZoneInfo("UTC")
 COVERED = {"LineItemType": "SavingsPlanCoveredUsage", "savingsPlan/SavingsPlanEffectiveCost": "13.17"}
@@ -109,7 +110,7 @@ def test_a_rate_ends_with_the_month_after_its_bill() -> None:
 
 
 @given(st.decimals("0", "1", places=3), st.decimals("0.01", "1000", places=2))
-@settings(max_examples=50)
+@settings(max_examples=examples(50))
 def test_what_is_committed_is_read_back_from_the_words_of_a_price(share: Decimal, usd: Decimal) -> None:
     """To a tenth of a percent: an hour that is committed saves nothing, the rest of its price does."""
     source = (

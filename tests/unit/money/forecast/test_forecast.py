@@ -12,6 +12,7 @@ from gpuwatch.money.forecast.evaluation import Trial, longer, movement, probabil
 from gpuwatch.money.forecast.forecast import Forecast, forecast
 from gpuwatch.money.forecast.methods import CANDIDATES, METHODS
 from gpuwatch.money.forecast.series import Series
+from tests.support.nightly import examples
 
 BEGIN = datetime(2026, 5, 4, tzinfo=UTC)
 DAY = 86400.0
@@ -45,7 +46,7 @@ def reaches(result: Forecast) -> list[float]:
 
 
 @given(st.lists(st.none() | st.integers(0, 1000), min_size=20, max_size=70), st.integers(1, 10))
-@settings(deadline=None, max_examples=60)
+@settings(deadline=None, max_examples=examples(60))
 def test_the_method_with_the_smallest_error_it_shows_makes_the_forecast(values: list[float | None], steps: int) -> None:
     """Whatever the past: no method of the table did better than the one that is taken, and it is the table's first."""
     if all(value is None for value in values):
@@ -64,7 +65,7 @@ def test_of_equal_methods_the_blend_is_taken() -> None:
 
 
 @given(st.integers(16, 70), st.floats(0, 1e4), st.floats(0.5, 1e3), st.booleans())
-@settings(deadline=None, max_examples=60)
+@settings(deadline=None, max_examples=examples(60))
 def test_a_line_is_followed(length: int, level: float, slope: float, falls: bool) -> None:
     """What grew by as much each day goes on growing so, and what fell goes on falling; from sixteen days on."""
     line = [level + slope * at for at in range(length + 7)]
@@ -159,7 +160,7 @@ def test_a_shifted_level_does_not_poison_what_comes_after(season: int, step: flo
     shift=st.floats(5, 9) | st.floats(-9, -5),
     noisy=st.sampled_from([0.0, 0.05, 0.1]),
 )
-@settings(deadline=None, max_examples=10, derandomize=True)
+@settings(deadline=None, max_examples=examples(10), derandomize=True)
 def test_whatever_the_shift_a_flat_series_after_it_is_forecast_as_by_its_last_value(
     seed: int, rhythm: tuple[int, float], shift: float, noisy: float
 ) -> None:
@@ -186,7 +187,7 @@ def test_whatever_the_shift_a_flat_series_after_it_is_forecast_as_by_its_last_va
     ),
     st.integers(1, 20),
 )
-@settings(deadline=None, max_examples=40)
+@settings(deadline=None, max_examples=examples(40))
 def test_intervals_are_ordered_whatever_the_past(values: list[float | None], steps: int) -> None:
     """Lower, mean, upper, and as many steps as asked for, one after another."""
     result = forecast(days(values), steps)
@@ -199,7 +200,7 @@ def test_intervals_are_ordered_whatever_the_past(values: list[float | None], ste
 
 
 @given(st.lists(st.floats(0, 1e6), min_size=1, max_size=60))
-@settings(deadline=None, max_examples=40)
+@settings(deadline=None, max_examples=examples(40))
 def test_what_never_was_negative_will_not_be(values: list[float]) -> None:
     """GPUs and dollars have a floor at zero."""
     for step in forecast(days(values), 7).steps:

@@ -14,6 +14,7 @@ from hypothesis import strategies as st
 from gpuwatch.money.accounting.totals import Billed
 from gpuwatch.money.forecast.machines import DAY, Coming, FleetDays, coming, expected_machines, fleet_change, fleet_days
 from tests.support.builders.money import a_billed_row
+from tests.support.nightly import examples
 
 EDGE = datetime(2026, 11, 19, tzinfo=UTC)
 USD = 10.0
@@ -70,7 +71,7 @@ def test_noise_hides_no_lasting_change(before: float, after: float) -> None:
     st.integers(0, 30),
     st.floats(0.1, 31),
 )
-@settings(deadline=None, max_examples=40)
+@settings(deadline=None, max_examples=examples(40))
 def test_no_interval_is_narrower_than_one_machine(days: list[int], last: int, ahead: float) -> None:
     """Even a fleet that never changed may gain or lose a machine today; and nothing is forecast below zero."""
     found = expected(a_fleet(*map(float, [*days, last])), ahead)
@@ -81,7 +82,7 @@ def test_no_interval_is_narrower_than_one_machine(days: list[int], last: int, ah
 
 
 @given(st.lists(st.floats(0, 50), min_size=1, max_size=60), st.floats(0.5, 100))
-@settings(deadline=None, max_examples=40)
+@settings(deadline=None, max_examples=examples(40))
 def test_twice_the_fleet_costs_twice_as_much(days: list[float], times: float) -> None:
     """Prices and the dollars expected are proportional, and what never ran is not expected."""
     once = expected(a_fleet(*days), 10)

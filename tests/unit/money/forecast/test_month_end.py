@@ -13,6 +13,7 @@ from hypothesis import strategies as st
 from gpuwatch.money.forecast.machines import FleetDays
 from gpuwatch.money.forecast.month_end import MACHINES, MonthEnd, month_end, year_ahead
 from gpuwatch.money.forecast.series import Series
+from tests.support.nightly import examples
 
 BERLIN = ZoneInfo("Europe/Berlin")
 DAY, HOUR = 86400.0, 3600.0
@@ -74,7 +75,7 @@ def test_a_month_has_the_hours_of_its_zone(month: int, days: int, hours: int) ->
 
 
 @given(st.lists(st.floats(0, 1000), min_size=40, max_size=70), st.integers(1, 28), st.integers(0, 50000))
-@settings(deadline=None, max_examples=25)
+@settings(deadline=None, max_examples=examples(25))
 def test_bounds_are_ordered_and_what_is_spent_stays_spent(values: list[float], day: int, budget: int) -> None:
     """Actual <= lower <= expected <= upper, and the probability of exceeding falls as the budget grows."""
     now = datetime(2026, 6, day, tzinfo=UTC)

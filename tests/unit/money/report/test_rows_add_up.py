@@ -35,11 +35,12 @@ from gpuwatch.money.unused import as_text as unused_text
 from gpuwatch.money.unused import by_kind, unused_document
 from tests.support.builders.blocked import blocked_of
 from tests.support.builders.fleet import NOW, RULES, Desk, a_node, a_verdict, an_observation
+from tests.support.nightly import examples
 
 ZONE, RULE = ZoneInfo("UTC"), Metering(zone=ZoneInfo("UTC"), silent_after_seconds=1e6)
 STATES = (State.BUSY, State.IDLE, State.PARKED, State.UNKNOWN)
 NUMBER = re.compile(r"-?[^\d\s-]{0,4}(\d[\d,]*(?:\.\d+)?)(?:\+\?)?")
-FEW = settings(max_examples=25, deadline=None)
+FEW = settings(max_examples=examples(25), deadline=None)
 currencies = st.sampled_from(
     [Currency(), Currency(code="CNY", usd=Decimal("0.138")), Currency(code="EUR", usd=Decimal("1.0837"))]
 )

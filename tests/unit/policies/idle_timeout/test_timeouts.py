@@ -35,6 +35,7 @@ from gpuwatch.policies.idle_timeout.learned import waits
 from gpuwatch.policies.idle_timeout.timeouts import follow_round
 from gpuwatch.simulate.backtest.replay import Recorded, cost, learned_waits, optimum
 from tests.support.builders.fleet import NOW, a_node, a_stop, an_observation
+from tests.support.nightly import examples
 
 RESTART = 600.0
 
@@ -290,7 +291,7 @@ def test_every_fact_that_a_gap_has_is_among_those_with_a_sentence() -> None:
     assert history.open["a"].asked[0].facts.keys() <= {name for name, _, _ in SENTENCES}
 
 
-@settings(max_examples=20, deadline=None)
+@settings(max_examples=examples(20), deadline=None)
 @given(st.lists(st.tuples(st.integers(0, 60), st.floats()), min_size=5, max_size=30))
 def test_what_is_known_stays_of_one_size_whatever_facts_come_and_go(days: list[tuple[int, float]]) -> None:
     """Hints that are renamed every day push out what was taught longest ago; a fact that stays is not among them."""

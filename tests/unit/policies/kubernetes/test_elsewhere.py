@@ -22,6 +22,7 @@ from gpuwatch.model.placing import (
     Toleration,
 )
 from gpuwatch.policies.kubernetes.elsewhere import why_stranded
+from tests.support.nightly import examples
 
 _ZONE = "topology.kubernetes.io/zone"
 _APP = Selector(exact=(("app", "web"),))
@@ -294,7 +295,7 @@ _CORES = st.sampled_from([0, 1, 2, 4, 8])
 
 
 @given(st.lists(_CORES, min_size=1, max_size=4), st.lists(_CORES, min_size=1, max_size=4), st.data())
-@settings(max_examples=60)
+@settings(max_examples=examples(60))
 def test_what_is_sure_fits_in_whatever_order_and_place_the_scheduler_chooses(
     pods: list[int], places: list[int], data: st.DataObject
 ) -> None:
@@ -312,7 +313,7 @@ def test_what_is_sure_fits_in_whatever_order_and_place_the_scheduler_chooses(
 
 
 @given(st.lists(_CORES, min_size=1, max_size=4), st.lists(_CORES, max_size=4), _CORES)
-@settings(max_examples=60)
+@settings(max_examples=examples(60))
 def test_one_more_place_strands_nobody(pods: list[int], places: list[int], more: int) -> None:
     """Room is never a reason to stay."""
     movers = [a_pod(f"p-{number}", "gpu-3", cores) for number, cores in enumerate(pods)]

@@ -27,6 +27,7 @@ from gpuwatch.simulate.fleet.world import Timing, World
 from gpuwatch.simulate.memory_ledger import InMemoryLedger
 from tests.support.builders.fleet import RULES
 from tests.support.fakes.faulty_cloud import FaultRates, FaultyCloud
+from tests.support.nightly import examples
 
 GIB = 1024**3
 MINUTE = 60.0
@@ -70,7 +71,7 @@ def faulty(seed: int) -> object:
 # What is skipped could decide nothing.
 
 
-@settings(max_examples=40, deadline=None)
+@settings(max_examples=examples(40), deadline=None)
 @given(
     turns=TURNS,
     after=st.sampled_from([60.0, 599.5, 600.0, "break_even"]),

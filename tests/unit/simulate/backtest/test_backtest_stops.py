@@ -19,6 +19,7 @@ from gpuwatch.simulate.backtest.text import as_text
 from gpuwatch.simulate.backtest.timeline import fleet_of, lengths_of, mean_stopped, usual_wait
 from gpuwatch.simulate.fleet.options import Options
 from tests.support.builders.backtests import busy_spans, of_intervals
+from tests.support.nightly import examples
 
 MINUTE, HOUR = 60, 3600
 # Idle for 10, 12, 200 and 30 min, the last without an end; timeout=5m regrets the first two.
@@ -79,7 +80,7 @@ def test_the_source_s_own_words_are_evidence() -> None:
     assert sum("nobody logged in" in each for each in first.values()) == 1
 
 
-@settings(max_examples=25, deadline=None)
+@settings(max_examples=examples(25), deadline=None)
 @given(turns=NODES)
 def test_the_stops_add_up_to_the_figures(turns: dict[str, list[tuple[int, int]]]) -> None:
     """Their number, their hours, their restarts, their suspects, for policies of every kind."""
@@ -112,7 +113,7 @@ def test_moments_are_absolute_where_the_source_knows_them() -> None:
     assert "0d 00:35:00" in as_text(told_of(history, "timeout=5m"))
 
 
-@settings(max_examples=25, deadline=None)
+@settings(max_examples=examples(25), deadline=None)
 @given(turns=NODES, bins=st.integers(1, 50))
 def test_the_fleet_over_time_holds_every_second_once(turns: dict[str, list[tuple[int, int]]], bins: int) -> None:
     """Busy and idle are what nodes exist for; what a policy stopped is idle in every bin; the areas are the hours."""
@@ -129,7 +130,7 @@ def test_the_fleet_over_time_holds_every_second_once(turns: dict[str, list[tuple
     assert max([*fleet.busy, *fleet.idle]) <= len(turns) + 1e-6
 
 
-@settings(max_examples=25, deadline=None)
+@settings(max_examples=examples(25), deadline=None)
 @given(turns=NODES)
 def test_gaps_by_length_hold_every_gap_once(turns: dict[str, list[tuple[int, int]]]) -> None:
     """Whatever is shorter or longer than all edges is in the outer bins."""

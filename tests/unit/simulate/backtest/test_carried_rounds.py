@@ -20,6 +20,7 @@ from gpuwatch.simulate.backtest.engine import play
 from gpuwatch.simulate.caches import KnownFleets
 from gpuwatch.simulate.fleet.options import Options
 from gpuwatch.simulate.fleet.workloads import Workload
+from tests.support.nightly import examples
 
 HOUR = 3600.0
 IDLE = IdleRules(timeout=300.0, grace_period=0.0, instance_store="discard", fresh_timeout=None)
@@ -65,7 +66,7 @@ def lives_of(turns: list[list[tuple[float, float]]]) -> tuple[Workload, ...]:
     return tuple(found)
 
 
-@settings(max_examples=10, deadline=None)
+@settings(max_examples=examples(10), deadline=None)
 @given(turns=TURNS, first=POOLS, second=POOLS, limits=LIMITS)
 def test_a_round_decides_as_one_of_a_controller_that_has_just_begun(
     turns: list[list[tuple[float, float]]], first: PoolRules, second: PoolRules, limits: Limits

@@ -14,6 +14,7 @@ from gpuwatch.simulate.backtest.gaps import History, history_of
 from gpuwatch.simulate.backtest.replay import Recorded, live_waits, optimum
 from gpuwatch.simulate.fleet.options import Options
 from tests.support.builders.backtests import busy_spans, of_intervals
+from tests.support.nightly import examples
 
 NAMES = ["never", "timeout=2m", "timeout=break_even", "timeout=learned"]
 TERMS = Terms(restart=600.0)
@@ -80,7 +81,7 @@ def second_by_second(gaps: tuple[Recorded, ...], waits: list[float], restart: fl
     return paid + restarts * restart, restarts
 
 
-@settings(max_examples=25, deadline=None)
+@settings(max_examples=examples(25), deadline=None)
 @given(turns=TRACES)
 def test_costs_are_those_of_a_walk_through_every_second(turns: dict[str, list[tuple[int, int]]]) -> None:
     """Cost, restarts and the saved part of the bill are what brute force finds, for every policy."""
@@ -96,7 +97,7 @@ def test_costs_are_those_of_a_walk_through_every_second(turns: dict[str, list[tu
         assert figures.bill_saved_ratio == pytest.approx((idle - paid) / node_seconds), name
 
 
-@settings(max_examples=50, deadline=None)
+@settings(max_examples=examples(50), deadline=None)
 @given(turns=TRACES)
 def test_bounds_between_policies_hold_on_any_trace(turns: dict[str, list[tuple[int, int]]]) -> None:
     """Never saves nothing, the optimum is the cheapest, and learned costs 1.05 times break-even at most."""
@@ -152,7 +153,7 @@ def test_the_optimum_comes_to_the_figures_computed_by_hand() -> None:
     assert best.people_waited_seconds == 2 * 180.0
 
 
-@settings(max_examples=25, deadline=None)
+@settings(max_examples=examples(25), deadline=None)
 @given(turns=TRACES)
 def test_what_is_billed_and_what_is_saved_are_together_what_never_costs(
     turns: dict[str, list[tuple[int, int]]],
@@ -247,7 +248,7 @@ def test_live_a_stop_comes_in_a_round_after_its_notice() -> None:
     assert live_waits(gap, [math.inf], 0.0, learned=True) == [math.inf]
 
 
-@settings(max_examples=40, deadline=None)
+@settings(max_examples=examples(40), deadline=None)
 @given(TRACES)
 def test_live_no_stop_is_sooner_than_its_wait(trace: dict[str, list[tuple[int, int]]]) -> None:
     """Rounds and notices only ever take longer."""

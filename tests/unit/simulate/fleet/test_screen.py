@@ -16,6 +16,7 @@ from gpuwatch.simulate.fleet.options import STORY_BEGINS, Options, lives
 from gpuwatch.simulate.fleet.play import play, stage_play
 from gpuwatch.simulate.fleet.screen import Board
 from gpuwatch.simulate.memory_ledger import InMemoryLedger
+from tests.support.nightly import examples
 
 MONEY = (
     "saved $0.19 so far: 14 of 14 GPU-hours billed, 32% wasted instead of 33%; 3 stopped (0 wrongly), 0 started again"
@@ -67,7 +68,7 @@ def test_every_node_is_visible_with_its_reason_and_so_are_log_and_savings(width:
     assert " ".join(" ".join(lines[-2:]).split()).endswith(MONEY)
 
 
-@settings(max_examples=40)
+@settings(max_examples=examples(40))
 @given(st.integers(40, 240), st.integers(6, 80))
 def test_it_never_outgrows_the_terminal_and_always_ends_with_the_savings(width: int, height: int) -> None:
     """Where there is no room the log goes first, then the last nodes."""

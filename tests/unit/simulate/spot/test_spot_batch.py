@@ -10,6 +10,7 @@ from gpuwatch.simulate.spot.job import RULES, JobTerms, play
 from gpuwatch.simulate.spot.live_batch import play_batch
 from gpuwatch.simulate.spot.recording import Recording
 from gpuwatch.simulate.spot.sums import Terms
+from tests.support.nightly import examples
 
 TERMS = Terms()
 MIX = MixRules(give_back_notice=60.0)
@@ -71,7 +72,7 @@ def test_what_the_ledger_metered_decides_in_the_same_way() -> None:
     assert (metered.interruptions, metered.missed) == (1, False)
 
 
-@settings(max_examples=5, deadline=None)
+@settings(max_examples=examples(5), deadline=None)
 @given(stretches=STRETCHES, nodes=st.integers(1, 2), share=st.sampled_from((0.5, 0.65, 0.8, 0.9)))
 def test_no_deadline_is_missed(stretches: list[tuple[int, int]], nodes: int, share: float) -> None:
     """Where on demand is always to be had; it costs no more than on demand alone, but for what losses take back."""

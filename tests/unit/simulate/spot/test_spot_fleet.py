@@ -7,6 +7,7 @@ from hypothesis import strategies as st
 from gpuwatch.policies.spot.mix import MixRules
 from gpuwatch.simulate.spot.fleet import Terms, lower_bound, play
 from gpuwatch.simulate.spot.recording import Recording
+from tests.support.nightly import examples
 
 TERMS = Terms(on_demand_usd_per_hour=2.0, spot_price_ratio=0.5, boot_minutes=4, notice_minutes=2)
 STRETCHES = st.lists(st.tuples(st.integers(1, 90), st.integers(0, 4)), min_size=2, max_size=12)
@@ -64,7 +65,7 @@ def test_spot_that_costs_more_than_the_rules_allow_is_not_bought() -> None:
     assert play(dear, 1, MixRules(max_price_ratio=1.0), TERMS, "x").spot_node_hours > 0
 
 
-@settings(max_examples=20, deadline=None)
+@settings(max_examples=examples(20), deadline=None)
 @given(first=STRETCHES, second=STRETCHES, wanted=st.integers(1, 5), spare=st.integers(0, 2))
 def test_no_policy_costs_less_than_the_bound_or_has_more_than_wanted_and_the_surge(
     first: list[tuple[int, int]], second: list[tuple[int, int]], wanted: int, spare: int
@@ -83,7 +84,7 @@ def test_no_policy_costs_less_than_the_bound_or_has_more_than_wanted_and_the_sur
     assert 0 <= found.full_ratio <= found.working_ratio <= 1
 
 
-@settings(max_examples=25, deadline=None)
+@settings(max_examples=examples(25), deadline=None)
 @given(stretches=STRETCHES)
 def test_with_fallback_few_minutes_are_lost_for_each_interruption(stretches: list[tuple[int, int]]) -> None:
     """The difference of boot and notice for each, and the boots at the beginning."""

@@ -5,6 +5,7 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from gpuwatch.simulate.spot.job import RULES, JobTerms, optimum_hours, play
+from tests.support.nightly import examples
 
 STRETCHES = st.lists(st.tuples(st.integers(1, 60), st.booleans()), min_size=1, max_size=12)
 
@@ -15,7 +16,7 @@ def stretched(stretches: list[tuple[int, bool]], minutes: int) -> list[bool]:
     return (flat * (1 + minutes // len(flat)))[:minutes]
 
 
-@settings(max_examples=60, deadline=None)
+@settings(max_examples=examples(60), deadline=None)
 @given(
     first=STRETCHES,
     second=STRETCHES,
@@ -34,7 +35,7 @@ def test_no_deadline_is_missed_that_on_demand_would_hold(
     assert not play(rooms, terms, RULES[rule]).missed
 
 
-@settings(max_examples=20, deadline=None)
+@settings(max_examples=examples(20), deadline=None)
 @given(stretches=STRETCHES, work=st.integers(2, 20), slack=st.integers(0, 30))
 def test_nobody_pays_less_than_the_omniscient(stretches: list[tuple[int, bool]], work: int, slack: int) -> None:
     """In steps of one minute its figure is exact."""

@@ -9,6 +9,7 @@ from gpuwatch.policies.spot.mix import MixRules
 from gpuwatch.simulate.spot.fleet import Terms, lower_bound, play
 from gpuwatch.simulate.spot.live import play_live
 from gpuwatch.simulate.spot.recording import Recording
+from tests.support.nightly import examples
 
 TERMS = Terms()
 RULES = MixRules(give_back_notice=60.0)
@@ -68,7 +69,7 @@ def test_the_limits_of_a_fleet_hold_in_a_play() -> None:
     assert found.spot_node_hours <= 2 * 2 + 2
 
 
-@settings(max_examples=3, deadline=None)
+@settings(max_examples=examples(3), deadline=None)
 @given(first=STRETCHES, second=STRETCHES, wanted=st.integers(1, 4))
 def test_the_controller_reaches_what_its_rules_reach(
     first: list[tuple[int, int]], second: list[tuple[int, int]], wanted: int

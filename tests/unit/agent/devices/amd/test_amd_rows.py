@@ -11,6 +11,7 @@ from gpuwatch.model.gpu import GpuReading, metrics
 from gpuwatch.runtime.clock import ManualClock
 from tests.support.fakes.amd import FILE_ERROR, MIB, NA, UNEXPECTED_DATA, AmdHost, amd_source
 from tests.support.fakes.nvml import reading
+from tests.support.nightly import examples
 
 ACTIVITY = "amdsmi_get_gpu_activity"
 POWER = "amdsmi_get_power_info"
@@ -162,7 +163,7 @@ _ANYTHING = (
 )
 
 
-@settings(max_examples=15, deadline=None, suppress_health_check=[HealthCheck.function_scoped_fixture])
+@settings(max_examples=examples(15), deadline=None, suppress_health_check=[HealthCheck.function_scoped_fixture])
 @given(
     st.dictionaries(st.sampled_from(["gfx_activity", "umc_activity", "mm_activity"]), _ANYTHING), _ANYTHING, _ANYTHING
 )
