@@ -4,7 +4,6 @@ The validator (pydantic, YAML) is needed for a moment, but would stay in memory 
 settings over through a pipe and ends. The first probe is forked before and begins as soon as they are there (ADR 2).
 """
 
-import argparse
 import contextlib
 import os
 import signal
@@ -14,15 +13,19 @@ import sys
 import threading
 from collections.abc import Mapping, Sequence
 from pathlib import Path
+from types import SimpleNamespace
 from typing import TYPE_CHECKING, NoReturn
 
 from gpuwatch import __version__
 from gpuwatch.agent import closed_reader
+from gpuwatch.runtime.flags import Flags, wrong_value
 from gpuwatch.runtime.later import load_without_more
 from gpuwatch.runtime.printable import printable_text
 from gpuwatch.runtime.program import own_command
 
 if TYPE_CHECKING:
+    from argparse import ArgumentParser
+
     from gpuwatch.agent.probe.preforked import PreforkedProbe
     from gpuwatch.agent.settings import AgentHandover, AgentSettings
 
@@ -54,7 +57,7 @@ def main(argv: Sequence[str]) -> int:
     """Run the agent until SIGTERM or SIGINT, or give a running one an order; the result is the exit status."""
     if argv and argv[0] in ORDERS:
         return (_run_before_stop if argv[0] == _BEFORE_STOP else _order)(argv[0], argv[1:])
-    arguments = flags().parse_args(argv)
+    arguments = _flags().parse(argv)
     _frugal_malloc()
     if closed_reader.begin():
         _become_agent(argv)
@@ -176,11 +179,11 @@ def _order(verb: str, argv: Sequence[str]) -> int:
     """Have the agent of this host release the GPUs or read them again."""
     from gpuwatch.agent.control import order  # noqa: PLC0415  loaded by this command only
 
-    parser = argparse.ArgumentParser(prog=f"gpuwatch agent {verb}", description=ORDERS[verb])
-    parser.add_argument("--config", type=Path, metavar="FILE", help="where agent.control_socket is set, as the agent's")
-    parser.add_argument("--socket", type=Path, metavar="PATH", help="the agent's control socket; no file is read then")
-    parser.add_argument("--reason", default="", metavar="TEXT", help="shown by the agent's verdict and health page")
-    arguments = parser.parse_args(argv)
+    taken = Flags(prog=f"gpuwatch agent {verb}", description=ORDERS[verb])
+    taken.add("--config", type=Path, metavar="FILE", help="where agent.control_socket is set, as the agent's")
+    taken.add("--socket", type=Path, metavar="PATH", help="the agent's control socket; no file is read then")
+    taken.add("--reason", default="", metavar="TEXT", help="shown by the agent's verdict and health page")
+    arguments = taken.parse(argv)
     path: Path | None = arguments.socket
     if path is None:
         judge = _judge(arguments.config, {})
@@ -199,11 +202,11 @@ def _order(verb: str, argv: Sequence[str]) -> int:
 
 def _run_before_stop(verb: str, argv: Sequence[str]) -> int:
     """Run what is to run before a stop, for the agent that asks through the socket unit, or for a person."""
-    parser = argparse.ArgumentParser(prog=f"gpuwatch agent {verb}", description=ORDERS[verb])
-    parser.add_argument("--config", type=Path, metavar="FILE", help="where agent.before_stop is set, as the agent's")
-    parser.add_argument("--action", choices=("stop", "terminate"), default="stop", help="what the commands are given")
-    parser.add_argument("--socket", action="store_true", help=argparse.SUPPRESS)  # standard input is the agent's
-    arguments = parser.parse_args(argv)
+    taken = Flags(prog=f"gpuwatch agent {verb}", description=ORDERS[verb])
+    taken.add("--config", type=Path, metavar="FILE", help="where agent.before_stop is set, as the agent's")
+    taken.add("--action", choices=("stop", "terminate"), default="stop", help="what the commands are given")
+    taken.add("--socket", action="store_true")  # standard input is the agent's
+    arguments = taken.parse(argv)
     judge = _judge(arguments.config, {})
     handed, _ = judge.communicate()
     if judge.returncode != 0:
@@ -252,7 +255,7 @@ def _judge_settings(judge: subprocess.Popen[bytes]) -> bytes:
     return handed
 
 
-def _overrides(arguments: argparse.Namespace) -> dict[str, str]:
+def _overrides(arguments: SimpleNamespace) -> dict[str, str]:
     """The flags as variables."""
     given = {variable: getattr(arguments, flag) for flag, variable in _FLAGS.items()}
     given |= dict(zip(_LISTEN, arguments.listen or (None, None), strict=True))
@@ -269,28 +272,32 @@ def _as_typed(mistakes: str, overrides: Mapping[str, str]) -> str:
     return mistakes
 
 
-def flags() -> argparse.ArgumentParser:
+def flags() -> "ArgumentParser":
     """The flags of `gpuwatch agent`."""
-    parser = argparse.ArgumentParser(
+    return _flags().parser()
+
+
+def _flags() -> Flags:
+    taken = Flags(
         prog="gpuwatch agent",
         description="Read the GPUs of this host; serve metrics and a verdict on their use.",
         epilog="A running agent obeys `gpuwatch agent release` and `gpuwatch agent acquire`; `gpuwatch agent join` "
         "gets a certificate from the controller; see their --help.",
     )
-    parser.add_argument("--version", action="version", version=f"gpuwatch {__version__}", help="show the version")
-    parser.add_argument("--config", type=Path, metavar="FILE", help="settings ($GPUWATCH_CONFIG, /etc/gpuwatch/…)")
-    parser.add_argument("--listen", type=_listen, metavar="HOST:PORT", help="where to serve (127.0.0.1:9460)")
-    parser.add_argument("--source", metavar="NAME", help="auto, nvml, amdsmi, both, simulated or replay (auto)")
-    parser.add_argument("--script", metavar="FILE", help="simulated: what the GPUs do")
-    parser.add_argument("--seed", metavar="N", help="simulated: the same seed gives the same")
-    parser.add_argument("--capture", metavar="FILE", help="replay: a recorded output of `gpuwatch probe`")
-    parser.add_argument("--interval", metavar="DURATION", help="from cycle to cycle (1s)")
-    parser.add_argument("--compat", action="append", metavar="NAME", help="also as dcgm, nvidia_smi or nvitop")
-    return parser
+    taken.add("--version", action="version", version=f"gpuwatch {__version__}", help="show the version")
+    taken.add("--config", type=Path, metavar="FILE", help="settings ($GPUWATCH_CONFIG, /etc/gpuwatch/…)")
+    taken.add("--listen", type=_listen, metavar="HOST:PORT", help="where to serve (127.0.0.1:9460)")
+    taken.add("--source", metavar="NAME", help="auto, nvml, amdsmi, both, simulated or replay (auto)")
+    taken.add("--script", metavar="FILE", help="simulated: what the GPUs do")
+    taken.add("--seed", metavar="N", help="simulated: the same seed gives the same")
+    taken.add("--capture", metavar="FILE", help="replay: a recorded output of `gpuwatch probe`")
+    taken.add("--interval", metavar="DURATION", help="from cycle to cycle (1s)")
+    taken.add("--compat", action="append", metavar="NAME", help="also as dcgm, nvidia_smi or nvitop")
+    return taken
 
 
 def _listen(text: str) -> tuple[str, str]:
     host, colon, port = text.rpartition(":")
     if not colon or not port.isdigit():
-        raise argparse.ArgumentTypeError(f"{text!r} is not HOST:PORT, such as 127.0.0.1:9460 or [::1]:9460")
+        raise wrong_value(f"{text!r} is not HOST:PORT, such as 127.0.0.1:9460 or [::1]:9460")
     return host.strip("[]") or "127.0.0.1", port

@@ -12,7 +12,6 @@ ended:
 SIGTERM and SIGINT end it at once, even inside a driver call.
 """
 
-import argparse
 import math
 import os
 import select
@@ -20,12 +19,18 @@ import signal
 import sys
 from collections.abc import Callable, Collection, Iterator, Sequence
 from pathlib import Path
+from types import SimpleNamespace
+from typing import TYPE_CHECKING
 
 from gpuwatch.agent.devices import HUNG, DeviceSource, EventSource, PacedSource, SourceUnavailableError
 from gpuwatch.agent.devices.messages import Cycle, Down, End, Event, Message, Reading, Step, Unavailable, encode
 from gpuwatch.model.gpu import DownCause, GpuDown, GpuInfo, GpuReading
 from gpuwatch.model.metric import GROUP_NAMES, GroupName
 from gpuwatch.runtime.clock import Clock, SystemClock
+from gpuwatch.runtime.flags import Flags, wrong_value
+
+if TYPE_CHECKING:
+    from argparse import ArgumentParser
 
 NOTHING_READ = 1
 BAD_ARGUMENTS = 2
@@ -36,13 +41,13 @@ _ROUNDING = 1e-6  # of an interval: a cycle at its tick must not seem to be befo
 _SPACING_SECONDS = 0.15  # between two cycles: GPM needs 0.1 s from sample to sample
 
 
-def _auto(arguments: argparse.Namespace, clock: Clock) -> DeviceSource:
+def _auto(arguments: SimpleNamespace, clock: Clock) -> DeviceSource:
     from gpuwatch.agent.devices.buses import drivers_here  # noqa: PLC0415  only the chosen source is loaded
 
     return SOURCES[drivers_here(arguments.root)](arguments, clock)
 
 
-def _nvml(arguments: argparse.Namespace, clock: Clock) -> DeviceSource:
+def _nvml(arguments: SimpleNamespace, clock: Clock) -> DeviceSource:
     from gpuwatch.agent.devices.nvml.source import NvmlSource  # noqa: PLC0415  as above
 
     known = {info.uuid: info for info in arguments.known}
@@ -57,7 +62,7 @@ def _nvml(arguments: argparse.Namespace, clock: Clock) -> DeviceSource:
     )
 
 
-def _amdsmi(arguments: argparse.Namespace, clock: Clock) -> DeviceSource:
+def _amdsmi(arguments: SimpleNamespace, clock: Clock) -> DeviceSource:
     from gpuwatch.agent.devices.amd import AmdSource  # noqa: PLC0415  as above
     from gpuwatch.agent.devices.amd.library import quiet_output  # noqa: PLC0415  as above
 
@@ -71,13 +76,13 @@ def _amdsmi(arguments: argparse.Namespace, clock: Clock) -> DeviceSource:
     )
 
 
-def _both(arguments: argparse.Namespace, clock: Clock) -> DeviceSource:
+def _both(arguments: SimpleNamespace, clock: Clock) -> DeviceSource:
     """Each driver hears of its own GPUs alone, by their places."""
     from gpuwatch.agent.devices.both import BothSources  # noqa: PLC0415  as above
     from gpuwatch.agent.devices.buses import amd_bus_ids  # noqa: PLC0415  as above
 
     of_amd = {*amd_bus_ids(arguments.root)}
-    parts = [argparse.Namespace(**vars(arguments)) for _ in range(2)]
+    parts = [SimpleNamespace(**vars(arguments)) for _ in range(2)]
     for part, amd in zip(parts, (False, True), strict=True):
         part.known = [info for info in arguments.known if (info.pci_bus_id in of_amd) is amd]
     return BothSources((_nvml(parts[0], clock), _amdsmi(parts[1], clock)), clock)
@@ -87,7 +92,7 @@ def _keep_quiet(_: Step) -> None:
     """Steps are for the supervisor."""
 
 
-def _replay(arguments: argparse.Namespace, _: Clock) -> DeviceSource:
+def _replay(arguments: SimpleNamespace, _: Clock) -> DeviceSource:
     from gpuwatch.agent.devices.replay import ReplaySource  # noqa: PLC0415  as above
 
     if arguments.capture is None:
@@ -95,13 +100,13 @@ def _replay(arguments: argparse.Namespace, _: Clock) -> DeviceSource:
     return ReplaySource(arguments.capture)
 
 
-def _simulated_source(arguments: argparse.Namespace, clock: Clock) -> DeviceSource:
+def _simulated_source(arguments: SimpleNamespace, clock: Clock) -> DeviceSource:
     from gpuwatch.agent.devices.simulated import open_simulated  # noqa: PLC0415  as above
 
     return open_simulated(arguments.script, arguments.seed, clock)
 
 
-SOURCES: dict[str, Callable[[argparse.Namespace, Clock], DeviceSource]] = {
+SOURCES: dict[str, Callable[[SimpleNamespace, Clock], DeviceSource]] = {
     "auto": _auto,
     "nvml": _nvml,
     "amdsmi": _amdsmi,
@@ -186,10 +191,10 @@ class Requests:
 
 def main(argv: Sequence[str]) -> int:
     """Run the probe; the result is the exit status."""
-    parser = flags()
-    arguments = parser.parse_args(argv)
+    taken = _flags()
+    arguments = taken.parse(argv)
     if arguments.once and (arguments.record or arguments.cycles):
-        parser.error("--once prints readings and no cycle: leave it out, or --record and --cycles")
+        taken.error("--once prints readings and no cycle: leave it out, or --record and --cycles")
     for number in (signal.SIGTERM, signal.SIGINT):
         signal.signal(number, signal.SIG_DFL)  # a Python handler would wait for a driver call that hangs
     clock = SystemClock()
@@ -229,7 +234,7 @@ def _once(source: DeviceSource, clock: Clock) -> int:
     return NOTHING_READ if readings == 0 else 0
 
 
-def _stream(source: DeviceSource, clock: Clock, arguments: argparse.Namespace, say: Callable[[Message], None]) -> int:
+def _stream(source: DeviceSource, clock: Clock, arguments: SimpleNamespace, say: Callable[[Message], None]) -> int:
     patient_until = clock.monotonic() + _PATIENCE_SECONDS
     asked = Requests(clock).wait if arguments.on_request else lambda _: False
     for seq, hurried in enumerate(ticks(arguments.interval, clock, asked)):
@@ -262,27 +267,31 @@ def _recorder(path: Path) -> Callable[[Message], None]:
     return recorder.say
 
 
-def flags() -> argparse.ArgumentParser:
+def flags() -> "ArgumentParser":
     """The flags of `gpuwatch probe`."""
-    parser = argparse.ArgumentParser(
+    return _flags().parser()
+
+
+def _flags() -> Flags:
+    taken = Flags(
         prog="gpuwatch probe",
         description="Read the GPUs of this host as JSON lines; `gpuwatch top` has them for people.",
     )
-    parser.add_argument("--once", action="store_true", help="print one reading for each GPU and end")
-    parser.add_argument("--interval", type=_seconds, default=1.0, metavar="SECONDS", help="from cycle to cycle (1)")
-    parser.add_argument("--cycles", type=_count, metavar="N", help="end after so many")
-    parser.add_argument("--record", type=Path, metavar="FILE", help="write a capture, names masked, and print nothing")
-    parser.add_argument("--source", choices=SOURCES, default="auto", help="where readings come from (auto)")
-    parser.add_argument("--capture", type=Path, metavar="FILE", help="replay: a recorded output of this command")
-    parser.add_argument("--script", type=Path, metavar="FILE", help="simulated: what the GPUs do")
-    parser.add_argument("--seed", type=int, default=0, metavar="N", help="simulated: the same seed gives the same (0)")
-    parser.add_argument("--on-request", action="store_true", help="also begin a cycle for each byte on standard input")
-    parser.add_argument(
+    taken.add("--once", action="store_true", help="print one reading for each GPU and end")
+    taken.add("--interval", type=_seconds, default=1.0, metavar="SECONDS", help="from cycle to cycle (1)")
+    taken.add("--cycles", type=_count, metavar="N", help="end after so many")
+    taken.add("--record", type=Path, metavar="FILE", help="write a capture, names masked, and print nothing")
+    taken.add("--source", choices=SOURCES, default="auto", help="where readings come from (auto)")
+    taken.add("--capture", type=Path, metavar="FILE", help="replay: a recorded output of this command")
+    taken.add("--script", type=Path, metavar="FILE", help="simulated: what the GPUs do")
+    taken.add("--seed", type=int, default=0, metavar="N", help="simulated: the same seed gives the same (0)")
+    taken.add("--on-request", action="store_true", help="also begin a cycle for each byte on standard input")
+    taken.add(
         "--metrics", type=_groups, default=GROUP_NAMES, metavar="GROUPS", help="read for these, with commas (all)"
     )
-    parser.add_argument("--steps", action="store_true", help="also say what is about to be opened, as it may hang")
-    parser.add_argument("--skip", action="append", default=[], metavar="UUID", help="do not read this GPU; repeatable")
-    parser.add_argument(
+    taken.add("--steps", action="store_true", help="also say what is about to be opened, as it may hang")
+    taken.add("--skip", action="append", default=[], metavar="UUID", help="do not read this GPU; repeatable")
+    taken.add(
         "--known",
         action="append",
         default=[],
@@ -290,18 +299,16 @@ def flags() -> argparse.ArgumentParser:
         metavar="UUID=INDEX=BUS",
         help="where a GPU is: one with --skip, too, is then not touched at all; repeatable",
     )
-    parser.add_argument("--no-attach", action="store_true", help="open NVML without attaching GPUs, then one by one")
-    parser.add_argument("--root", type=Path, default=Path("/"), metavar="DIR", help="where /proc and /sys are (/)")
-    return parser
+    taken.add("--no-attach", action="store_true", help="open NVML without attaching GPUs, then one by one")
+    taken.add("--root", type=Path, default=Path("/"), metavar="DIR", help="where /proc and /sys are (/)")
+    return taken
 
 
 def _groups(text: str) -> frozenset[GroupName]:
     named = frozenset(filter(None, text.split(",")))
     unknown = sorted(named - {*GROUP_NAMES})
     if unknown:
-        raise argparse.ArgumentTypeError(
-            f"{unknown[0]!r} is not a group of metrics; groups are {', '.join(GROUP_NAMES)}"
-        )
+        raise wrong_value(f"{unknown[0]!r} is not a group of metrics; groups are {', '.join(GROUP_NAMES)}")
     return frozenset(name for name in GROUP_NAMES if name in named)
 
 
@@ -309,7 +316,7 @@ def _place(text: str) -> GpuInfo:
     uuid, _, rest = text.partition("=")
     index, _, bus = rest.partition("=")
     if not uuid or not (index or bus) or not (index == "" or index.isdecimal()):
-        raise argparse.ArgumentTypeError(
+        raise wrong_value(
             f"{text!r} is not UUID=INDEX=BUS, of which INDEX or BUS may be empty, such as GPU-6a=3=00000000:8D:00.0"
         )
     return GpuInfo(uuid=uuid, index=int(index) if index else None, pci_bus_id=bus or None)
@@ -317,7 +324,7 @@ def _place(text: str) -> GpuInfo:
 
 def _count(text: str) -> int:
     if not text.isdecimal() or int(text) == 0:
-        raise argparse.ArgumentTypeError(f"{text!r} is not a whole number above 0, such as 60")
+        raise wrong_value(f"{text!r} is not a whole number above 0, such as 60")
     return int(text)
 
 
@@ -327,5 +334,5 @@ def _seconds(text: str) -> float:
     except ValueError:
         seconds = math.nan
     if not (0 < seconds < math.inf):
-        raise argparse.ArgumentTypeError(f"{text!r} is not a number of seconds above 0, such as 1 or 0.5")
+        raise wrong_value(f"{text!r} is not a number of seconds above 0, such as 1 or 0.5")
     return seconds

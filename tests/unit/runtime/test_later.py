@@ -116,6 +116,25 @@ print(gettext.ngettext("one", "many", 1), gettext.ngettext("one", "many", 2), ge
     assert said(program).splitlines() == ["usage: []", "one many NullTranslations"]
 
 
+def test_flags_that_are_right_are_read_without_argparse() -> None:
+    """The agent's and the probe's; it would stay in both for years, with what asks for a terminal's width."""
+    program = """
+from gpuwatch.agent import launch
+from gpuwatch.agent.probe import main as probe
+agent = launch._flags().parse(["--listen", "[::1]:9460", "--interval=1s", "--compat", "dcgm", "--compat", "nvitop"])
+print(agent.listen, agent.interval, agent.compat, agent.config)
+read = probe._flags().parse(["--on-request", "--source", "nvml", "--interval", "1.0", "--skip", "GPU-a"])
+print(read.on_request, read.source, read.interval, read.skip, read.root, read.seed, read.once)
+print("argparse" in sys.modules, loaded("shutil"))
+"""
+
+    assert said(program).splitlines() == [
+        "('::1', '9460') 1s ['dcgm', 'nvitop'] None",
+        "True nvml 1.0 ['GPU-a'] / 0 False",
+        "False []",
+    ]
+
+
 def test_parts_of_a_package_can_be_imported() -> None:
     """Before anything else has been taken out of it."""
     program = """
