@@ -103,6 +103,8 @@ def _load_nvml() -> None:
     forget_unused()
     import gpuwatch.agent.devices.nvml.source  # noqa: F401, PLC0415  takes the place of what is forgotten
 
+    _give_back_holes()
+
 
 class _Judging(threading.Thread):
     """Waits for the settings, and lets the probe begin as soon as they are there, while the agent still loads."""
@@ -161,6 +163,14 @@ def _frugal_malloc() -> None:
         libc = ctypes.CDLL(None)
         for option, value in options.items():
             libc.mallopt(option, value)
+
+
+def _give_back_holes() -> None:
+    """Give back the pages that are free between others in use: malloc does so below the top of its heap alone."""
+    import ctypes  # noqa: PLC0415  as above
+
+    with contextlib.suppress(AttributeError, OSError):  # musl has no such call
+        ctypes.CDLL(None).malloc_trim(0)
 
 
 def _begin_anew(argv: Sequence[str]) -> NoReturn:

@@ -4,8 +4,8 @@ A BMC address at the wrong host would switch off another machine, which may be b
 the agent there names the same system UUID (SMBIOS). A UUID that a maker gives to all its boards names no host.
 """
 
+import uuid
 from dataclasses import dataclass
-from uuid import UUID
 
 from gpuwatch.model.bounds import BoundedText
 
@@ -45,7 +45,7 @@ def is_of_one_host(text: str | None) -> bool:
     return (
         found is not None
         and len(set(found.bytes)) >= _FEWEST_BYTES
-        and not {str(found), str(UUID(bytes=found.bytes_le))} & _OF_NO_HOST
+        and not {str(found), str(uuid.UUID(bytes=found.bytes_le))} & _OF_NO_HOST
     )
 
 
@@ -53,13 +53,13 @@ def same_host(one: str | None, other: str | None) -> bool:
     """Whether both are the UUID of one host. BMCs write its first three parts, or all of it, in either byte order."""
     if one is None or other is None or not is_of_one_host(one) or not is_of_one_host(other):
         return False
-    mine, its = UUID(one.strip()), UUID(other.strip())
-    backwards = UUID(bytes=mine.bytes[::-1])
+    mine, its = uuid.UUID(one.strip()), uuid.UUID(other.strip())
+    backwards = uuid.UUID(bytes=mine.bytes[::-1])
     return its.bytes in {mine.bytes, mine.bytes_le, mine.bytes_le[::-1], backwards.bytes, backwards.bytes_le}
 
 
-def _uuid(text: str) -> UUID | None:
+def _uuid(text: str) -> "uuid.UUID | None":
     try:
-        return UUID(text.strip())
+        return uuid.UUID(text.strip())
     except ValueError:
         return None

@@ -17,30 +17,10 @@ from types import ModuleType
 from typing import Any
 
 _SELDOM = (
-    *("ast", "bz2", "calendar", "dis", "hashlib", "hmac", "html", "ipaddress", "json", "linecache", "locale"),
-    *(
-        "logging",
-        "lzma",
-        "mimetypes",
-        "quopri",
-        "random",
-        "secrets",
-        "shutil",
-        "socket",
-        "ssl",
-        "subprocess",
-        "tempfile",
-    ),
-    *(
-        "textwrap",
-        "tokenize",
-        "traceback",
-        "zoneinfo",
-        "msgspec.inspect",
-        "msgspec.msgpack",
-        "msgspec.toml",
-        "msgspec.yaml",
-    ),
+    *("ast", "bz2", "calendar", "decimal", "dis", "hashlib", "hmac", "html", "ipaddress", "json", "linecache"),
+    *("locale", "logging", "lzma", "mimetypes", "quopri", "random", "secrets", "shutil", "socket", "ssl"),
+    *("subprocess", "tempfile", "textwrap", "tokenize", "traceback", "uuid", "zoneinfo"),
+    *("email.header", "msgspec.inspect", "msgspec.msgpack", "msgspec.toml", "msgspec.yaml"),
 )
 _PACKAGES = frozenset({"html", "json", "logging", "zoneinfo"})
 _SWITCH = threading.Lock()
@@ -87,6 +67,30 @@ class _Platform(_StandIn):
         return os.uname().sysname
 
 
+class _ByName(_StandIn):
+    """A module of which others take functions by name at their top, and never call them here."""
+
+    _FUNCTIONS = frozenset({"quote_from_bytes", "schema", "schema_components"})
+
+    def __getattr__(self, name: str) -> Any:  # noqa: ANN401  as above
+        """The module is loaded when such a function is called."""
+        if name not in self._FUNCTIONS:
+            return super().__getattr__(name)
+
+        def function(*given: object, **named: object) -> object:
+            return _StandIn.__getattr__(self, name)(*given, **named)
+
+        return function
+
+
+class _Hollow(ModuleType):
+    """Takes a module's place while a library is loaded that wants to know its types."""
+
+    def __getattr__(self, name: str) -> type:
+        """A type that no value has."""
+        return type(name, (), {"unknown": None})
+
+
 class _Bounds(_StandIn):
     """`annotated_types`, the bounds of settings: only their judge, another process, reads them."""
 
@@ -97,7 +101,15 @@ class _Bounds(_StandIn):
         return lambda *_, **__: None
 
 
-_SPECIAL = {"inspect": _Inspect, "gettext": _Gettext, "platform": _Platform, "annotated_types": _Bounds}
+_SPECIAL = {
+    "inspect": _Inspect,
+    "gettext": _Gettext,
+    "platform": _Platform,
+    "annotated_types": _Bounds,
+    "urllib.parse": _ByName,
+    "msgspec._json_schema": _ByName,
+}
+_SLIGHT = frozenset({"email", "urllib"})  # packages that take nothing: their parts are found in them
 
 
 def loaded_later() -> None:
@@ -107,12 +119,29 @@ def loaded_later() -> None:
             module = _SPECIAL.get(name, _StandIn)(name)
             module.__spec__ = ModuleSpec(name, None)
             sys.modules[name] = module
+            package, _, part = name.rpartition(".")
+            if package in _SLIGHT:
+                setattr(import_module(package), part, module)
 
 
 def load_without_more(library: str) -> None:
     """Load a library that takes typing_extensions where it is there, and has all it needs without it."""
-    with missing("typing_extensions"):
+    with missing("typing_extensions"), _hollow("decimal"), _hollow("uuid"):
         import_module(library)
+
+
+@contextmanager
+def _hollow(name: str) -> Iterator[None]:
+    """Within it a module that has not been loaded has types that nothing is of."""
+    before = sys.modules.get(name)
+    if not isinstance(before, _StandIn):
+        yield
+        return
+    sys.modules[name] = _Hollow(name)
+    try:
+        yield
+    finally:
+        sys.modules[name] = before
 
 
 @contextmanager

@@ -9,10 +9,10 @@ from tests.support.paths import ROOT
 
 BEGIN = """
 import sys
-from gpuwatch.runtime.later import loaded_later, missing
+from gpuwatch.runtime.later import load_without_more, loaded_later, missing
 loaded_later()
-with missing("typing_extensions"):
-    import msgspec
+load_without_more("msgspec")
+import msgspec
 loaded = lambda *names: [name for name in names if type(sys.modules.get(name)).__module__ == "builtins"]
 """
 
@@ -31,11 +31,11 @@ def said(program: str) -> str:
     [
         (
             "gpuwatch.agent.daemon, gpuwatch.agent.launch",
-            "inspect ssl html hashlib hmac platform tempfile zoneinfo annotated_types",
+            "inspect ssl html hashlib hmac platform tempfile zoneinfo annotated_types uuid decimal",
         ),
         (
             "gpuwatch.agent.probe.main, gpuwatch.agent.devices.nvml.source",
-            "inspect ssl subprocess ipaddress random platform socket logging",
+            "inspect ssl subprocess ipaddress random platform socket logging decimal urllib.parse",
         ),
     ],
     ids=["agent", "probe"],
@@ -133,6 +133,39 @@ print("argparse" in sys.modules, loaded("shutil"))
         "True nvml 1.0 ['GPU-a'] / 0 False",
         "False []",
     ]
+
+
+def test_a_type_that_a_library_wants_to_know_is_the_real_one_for_others() -> None:
+    """Before and after msgspec, which hears of no such type: these processes hold no value of it."""
+    program = """
+print(msgspec.json.encode({"a": 1}), loaded("uuid", "decimal"))
+from uuid import UUID
+import decimal
+print(UUID(int=7), decimal.Decimal("1.50") + 1, msgspec.json.decode(b'"x"'))
+"""
+
+    assert said(program).splitlines() == [
+        "b'{\"a\":1}' []",
+        "00000000-0000-0000-0000-000000000007 2.50 x",
+    ]
+
+
+def test_functions_that_are_named_and_never_called_are_real_when_they_are() -> None:
+    """`pathlib` takes the one that writes addresses, msgspec those that write schemas."""
+    program = """
+from pathlib import Path
+print(loaded("urllib.parse", "msgspec._json_schema"))
+print(Path("/a b").as_uri(), msgspec.json.schema(int), loaded("urllib.parse", "msgspec._json_schema"))
+import urllib.parse, email.header
+print(urllib.parse.quote("a b"), email.header.Header("x"))
+"""
+
+    assert said(program).splitlines() == [
+        "[]",
+        "file:///a%20b {'type': 'integer'} ['urllib.parse', 'msgspec._json_schema']",
+        "a%20b x",
+    ]
+    assert said("import urllib.parse, email.header; print(urllib.parse.quote('a b'))") == "a%20b"
 
 
 def test_parts_of_a_package_can_be_imported() -> None:
