@@ -269,17 +269,20 @@ def _named_work(facts: Facts) -> bool:
     return not shipped and _one_of(facts.names, known.TOOLS)
 
 
+@lru_cache(maxsize=512)
 def is_interpreter(names: tuple[str, ...]) -> bool:
     """Whether a program of this name runs scripts."""
     return _one_of(names, known.INTERPRETERS)
 
 
+@lru_cache(maxsize=512)
 def protects(names: tuple[str, ...]) -> bool:
     """Whether a program of this name may be people's work, and is never the machine's own for its name."""
     work = (*known.INTERPRETERS, *known.SHELLS, *known.TOOLS, *known.WORK_NAMES)
     return _one_of(names, work) and not _one_of(names, (*known.SERVICE_PROGRAMS, *known.SESSION_PROGRAMS))
 
 
+@lru_cache(maxsize=512)
 def is_agents_file(path: str) -> bool:
     """Whether a file lies where only agents of clouds and vendors have theirs."""
     return ".." not in path and _matches(path, known.AGENT_FILES)
@@ -314,6 +317,7 @@ def lets_people_in(names: tuple[str, ...]) -> bool:
     return _one_of(names, known.DOORS)
 
 
+@lru_cache(maxsize=512)
 def is_tool(names: tuple[str, ...]) -> bool:
     """Whether a program of this name does what its arguments say."""
     return _one_of(names, known.TOOLS)

@@ -10,6 +10,7 @@ This never makes a machine idle or busy: what it computes keeps the machine as a
 
 import re
 from enum import StrEnum
+from functools import lru_cache
 
 from gpuwatch.agent.processes.process import Kind, Process, ProcessView
 
@@ -28,6 +29,7 @@ class Mark(StrEnum):
     NAME = "kernel_name"
 
 
+@lru_cache(maxsize=512)  # most of 5,000 processes are like others
 def mark_of(path: str | None, *names: str) -> Mark | None:
     """What is strange about a program with this file (None: not known), short name and first word; None: nothing."""
     if any(_KERNELS.fullmatch(name) for name in names):
