@@ -11,7 +11,8 @@ from tests.support.components import require
 from tests.support.newcomer import environment_with, installed_by, pattern, played, steps
 from tests.support.paths import ROOT
 
-PAGES = ["quickstart.md", pytest.param("quickstart.zh-CN.md", marks=pytest.mark.nightly)]
+# The README's lines, which are most of these, run each day: tests/docs/test_readme.py.
+PAGES = [pytest.param(name, marks=pytest.mark.nightly) for name in ("quickstart.md", "quickstart.zh-CN.md")]
 
 
 @pytest.mark.parametrize("name", PAGES)

@@ -1,6 +1,7 @@
 """The folders of tests/: a test lies where its reader looks for it, and what tests share lies in support/."""
 
 import ast
+import re
 from pathlib import Path
 
 import pytest
@@ -15,6 +16,8 @@ FOLDERS = {
 }
 OF_TESTS = [TESTS / name for name in ("unit", "properties", "contracts", "integration", "docs")]
 FILES = [path for path in sorted(TESTS.rglob("*.py")) if "__pycache__" not in path.parts]
+# Or what may be one: a list of names over several lines.
+IMPORTS_A_TEST = re.compile(r"^\s*from tests[\w.]*(\.test_| +import +(\(|.*\btest_))", re.MULTILINE)
 
 
 def test_only_conftest_lies_loose_in_tests() -> None:
@@ -57,7 +60,8 @@ def test_no_file_imports_a_test() -> None:
     guilty = {
         f"{path.relative_to(ROOT)}:{node.lineno}"
         for path in FILES
-        for node in ast.walk(ast.parse(path.read_text("utf-8")))
+        if IMPORTS_A_TEST.search(text := path.read_text("utf-8"))
+        for node in ast.walk(ast.parse(text))
         if isinstance(node, ast.ImportFrom)
         and (node.module or "").startswith("tests")
         and any(part.startswith("test_") for part in [*(node.module or "").split("."), *(a.name for a in node.names)])

@@ -76,9 +76,9 @@ def test_a_day_that_is_not_over_can_be_read(page: Page, hour: int) -> None:
 
 
 def test_a_backtest_can_be_read(page: Page, tmp_path: Path) -> None:
-    """Six policies, of which some are nearly alike, on three weeks of sixty machines."""
+    """Six policies, of which some are nearly alike, on three weeks of twenty machines."""
     draw, rows = random.Random(4), ["node,busy_from_s,busy_to_s"]
-    for node in range(60):
+    for node in range(20):
         now = draw.uniform(0, 9e4)
         while now < 21 * 86_400:
             end = now + draw.lognormvariate(8, 1.5)

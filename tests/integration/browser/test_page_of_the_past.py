@@ -96,7 +96,7 @@ def test_a_node_has_a_strip_of_its_own(browser: Browser, site: Site) -> None:
         expect(visit.page.locator("#strip")).to_contain_text("stopped: It has been idle for")
 
 
-@pytest.mark.parametrize("scheme", ["light", "dark"])
+@pytest.mark.parametrize("scheme", [pytest.param("light", marks=pytest.mark.nightly), "dark"])
 def test_on_a_phone_why_stands_under_the_name(browser: Browser, site: Site, scheme: str) -> None:
     """At 390 pixels nothing is wider than the page, all is named and readable, and cells are still cells."""
     with a_visit(browser, site.url, viewport={"width": 390, "height": 800}, color_scheme=scheme) as visit:
@@ -127,7 +127,7 @@ def test_axe_finds_nothing(browser: Browser, site: Site, width: int) -> None:
         assert found + violations(visit) == []
 
 
-@pytest.mark.parametrize("width", [390, 768, 1280])
+@pytest.mark.parametrize("width", [390, pytest.param(768, marks=pytest.mark.nightly), 1280])
 def test_the_hours_of_a_day_stand_beside_each_other(browser: Browser, site: Site, width: int) -> None:
     """Wherever the day begins, no two labels overlap and none is cut off."""
     with a_visit(browser, site.url, viewport={"width": width, "height": 800}) as visit:

@@ -189,7 +189,7 @@ def test_dark_follows_the_system_and_the_button_remembers(browser: Browser, site
         assert visit.text("#theme") == "Theme: light"
 
 
-@pytest.mark.parametrize("width", [320, 390, 820])
+@pytest.mark.parametrize("width", [320, 820, pytest.param(390, marks=pytest.mark.nightly)])
 def test_nothing_needs_sideways_scrolling(browser: Browser, site: Site, width: int) -> None:
     """On a phone and a tablet, with a node explained as well."""
     with a_visit(browser, site.url, viewport={"width": width, "height": 800}) as visit:

@@ -127,6 +127,7 @@ def test_owners_lead_from_a_pod_to_its_deployment(plane: ControlPlane) -> None:
     assert replicas["metadata"]["ownerReferences"][0]["uid"] == deployment["metadata"]["uid"]
 
 
+@pytest.mark.nightly  # test_cluster.py has what the controller makes of it
 def test_a_version_that_is_forgotten_is_gone(plane: ControlPlane) -> None:
     """A watch from before a compaction and a restart is answered with 410."""
     plane.admin.create(node_object("gpu-1"))

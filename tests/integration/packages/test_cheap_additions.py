@@ -48,12 +48,8 @@ def with_all_additions(folder: Path) -> RepositoryCopy:
     stub = "tests/support/fakes/nvml_stub/fields.c"
     assert tree.changes() == {"gpuwatch/model/gpu.py", "gpuwatch/agent/devices/nvml/rows.py", stub}
     add_a_guard_rule(tree)
-    assert tree.changes() == {
-        "gpuwatch/guard/keepsake.py",
-        "gpuwatch/guard/rules.py",
-        "tests/support/builders/guard_cases.py",
-        CHINESE,
-    }
+    rule = {"gpuwatch/guard/keepsake.py", "gpuwatch/guard/rules.py", "tests/support/builders/guard_cases.py"}
+    assert tree.changes() == {*rule, CHINESE}
     add_a_policy(tree)
     assert tree.changes() == {"gpuwatch/policies/standby.py", "gpuwatch/policies/__init__.py", CHINESE}
     add_a_transport(tree)

@@ -206,6 +206,7 @@ def test_sums_are_what_sha256sum_checks(tmp_path: Path) -> None:
     assert subprocess.run(check, cwd=tmp_path, capture_output=True, check=False).returncode == 1
 
 
+@pytest.mark.nightly  # test_packages.py has what is in the wheel
 def test_the_wheel_and_the_sdist_have_what_is_exported(tmp_path: Path) -> None:
     """Alerts, dashboards, units and the Helm chart; a wheel can be made of the sdist."""
     sdists: list[str | Path] = [

@@ -35,6 +35,7 @@ def test_the_fleet_its_log_and_its_savings_fit(width: int, height: int) -> None:
         assert "after the beginning: saved $" in end
 
 
+@pytest.mark.nightly  # tests/unit: the same without a terminal
 def test_without_colours_it_still_names_each_state() -> None:
     """NO_COLOR: bold and dim remain."""
     with Terminal(DEMO, {**os.environ, "NO_COLOR": "1"}) as terminal:

@@ -17,7 +17,7 @@ from gpuwatch.simulate.backtest.sources.prometheus import PrometheusRange, diale
 from gpuwatch.simulate.backtest.sources.window import SourceError, Window
 from gpuwatch.simulate.fleet.options import Options
 from tests.support.builders.known_load import BEGIN, EVERY, Load, as_csv, tell_agent, tell_exporter
-from tests.support.real.tsdb import ENGINES
+from tests.support.real.tsdb import PROMETHEUS_BY_DAY
 from tests.support.real.tsdb import History as Series
 
 HOURS = 6
@@ -36,7 +36,7 @@ TOLD = {
 }
 
 
-@pytest.fixture(scope="module", params=list(ENGINES.values()))
+@pytest.fixture(scope="module", params=PROMETHEUS_BY_DAY)
 def engine(request: pytest.FixtureRequest, tmp_path_factory: pytest.TempPathFactory) -> Iterator[str]:
     """A Prometheus, and then a VictoriaMetrics, that has scraped all nodes with every exporter."""
     series = Series()

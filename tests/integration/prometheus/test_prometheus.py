@@ -75,6 +75,7 @@ def test_it_scrapes_over_tls_with_a_certificate_and_a_password(driver: StubDrive
             prometheus.close()
 
 
+@pytest.mark.nightly  # what it finds of GPUs that are there is asked each day
 def test_a_lost_gpu_goes_down_and_the_other_stays(prometheus: RunningPrometheus, driver: StubDriver) -> None:
     """Its `up` is 0 with the cause, its values are stale at once, and the other's values are untouched."""
     prometheus.sees("gpuwatch_gpu_up", {"0": 1.0, "1": 1.0})

@@ -27,7 +27,7 @@ from tests.support.builders.exporters import (
     during,
     unchanged,
 )
-from tests.support.real.tsdb import ENGINES, History, Points, victoria
+from tests.support.real.tsdb import PROMETHEUS_BY_DAY, History, Points, victoria
 
 MEMORY = {"dcgm": 9000.0, "nvidia_smi": 9e9, "nvitop": 9000.0}
 
@@ -113,7 +113,7 @@ def the_fleet() -> list[Node]:
     ] + [a_machine("i-rival", "10.0.0.1")]
 
 
-@pytest.fixture(scope="module", params=list(ENGINES.values()))
+@pytest.fixture(scope="module", params=PROMETHEUS_BY_DAY)
 def engine(request: pytest.FixtureRequest, tmp_path_factory: pytest.TempPathFactory) -> Iterator[str]:
     """A Prometheus, and then a VictoriaMetrics, that has all stories in all dialects."""
     history = History()

@@ -1,6 +1,5 @@
 """A notice on a real agent's metadata service, through to the replacement: agent, EC2 by moto, controller, ledger."""
 
-import json
 from collections.abc import Iterator
 from datetime import timedelta
 from pathlib import Path
@@ -32,10 +31,7 @@ def alive(site: Site) -> set[str]:
 
 def verbs(site: Site, node_id: str) -> list[str]:
     """What the ledger has of a node, oldest first."""
-    explained = site.run("explain", node_id, "--json")
-    if explained.returncode != 0:
-        return []
-    return [entry["intent"]["verb"] for entry in reversed(json.loads(explained.stdout)["history"])]
+    return [each.intent.verb for each in reversed(site.history(node_id))]
 
 
 def test_a_notice_on_the_metadata_service_brings_one_replacement(site: Site, tmp_path: Path) -> None:

@@ -120,6 +120,7 @@ def test_a_host_joins_by_one_line_and_is_seen_without_a_change_on_the_controller
     assert settings["tls_client_names"] == ["controller.gpuwatch", "prometheus.gpuwatch"]
 
 
+@pytest.mark.nightly  # test_hosts_without_cloud.py has one that is revoked
 def test_a_revoked_host_is_unknown_at_once_and_comes_back_with_a_token_of_its_own(site: Site) -> None:
     """Its certificate would be valid for months; the list of revoked ones is read again without a restart."""
     hosts = Hosts(site)
@@ -142,7 +143,7 @@ def test_a_revoked_host_is_unknown_at_once_and_comes_back_with_a_token_of_its_ow
     eventually(lambda: hosts.seen(node).startswith("busy"), lambda: hosts.seen(node))
 
 
-@pytest.mark.nightly  # a revoked one is not believed each day
+@pytest.mark.nightly  # in test_hosts_without_cloud.py one is not believed any more
 def test_a_host_with_the_certificate_of_another_is_not_believed(site: Site) -> None:
     """Both certificates are of the right authority; the controller asks each machine for the name of its own node."""
     hosts = Hosts(site)

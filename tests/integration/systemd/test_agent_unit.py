@@ -8,7 +8,7 @@ import pytest
 
 from gpuwatch.model.activity import State
 from tests.support.real.agents import eventually
-from tests.support.real.gpu_host import AGENT, SETTINGS, URL, Host, booted_host
+from tests.support.real.gpu_host import AGENT, SERVICE, SETTINGS, URL, Host, booted_host
 from tests.support.real.systemd_container import GPUWATCH, LIBRARIES, PYTHON
 
 pytestmark = pytest.mark.component("systemd-nspawn")
@@ -90,6 +90,7 @@ def test_one_that_hangs_is_replaced(host: Host) -> None:
     """
     host.restart()
     host.run("systemctl", "stop", AGENT)
+    host.install(f"{AGENT}.service", ["agent"], f"{SERVICE}WatchdogSec=10s\n")
     host.run("rm", "--force", "/run/gpuwatch/health.json")
     host.run("mkfifo", "--mode=666", "/run/gpuwatch/health.new")
     try:
@@ -97,6 +98,7 @@ def test_one_that_hangs_is_replaced(host: Host) -> None:
         eventually(lambda: "Watchdog timeout" in host.journal(AGENT), lambda: host.journal(AGENT))
     finally:
         host.run("rm", "/run/gpuwatch/health.new")
+        host.install(f"{AGENT}.service", ["agent"], SERVICE)
     eventually(lambda: host.agent not in (0, hung), lambda: host.journal(AGENT))
     text = host.journal(AGENT)
 
@@ -245,6 +247,7 @@ def test_it_sees_who_forbids_a_shutdown(host: Host) -> None:
     host.becomes(State.IDLE)
 
 
+@pytest.mark.nightly  # what else lies in closed homes is looked for each day
 def test_a_jupyter_server_in_a_closed_home_is_a_doubt(host: Host) -> None:
     """Whose runtime files the agent may not read: what its kernels do is unknown, as long as it runs."""
     host.restart()

@@ -19,8 +19,9 @@ fleet: research
 interval: 1s
 cloud: {regions: [us-east-1], endpoint_url: "http://127.0.0.1:1"}
 """
-SERVICE = """
-Environment=AWS_ACCESS_KEY_ID=none AWS_SECRET_ACCESS_KEY=none AWS_MAX_ATTEMPTS=1
+CREDENTIALS = {"AWS_ACCESS_KEY_ID": "none", "AWS_SECRET_ACCESS_KEY": "none", "AWS_MAX_ATTEMPTS": "1"}
+SERVICE = f"""
+Environment={" ".join(f"{name}={value}" for name, value in CREDENTIALS.items())}
 RestartSec=200ms
 """
 _SILENT = "import socket, time; s = socket.create_server(('127.0.0.1', 2)); time.sleep(1000)"
@@ -129,7 +130,8 @@ def test_a_secret_that_systemd_hands_over_is_read_by_its_name(office: Office) ->
     office.settings(f"{SETTINGS}signals: {{scheme: https, username: us, password_file: 'credential:agents'}}\n")
     office.run("sh", "-c", "umask 077; echo correct horse > /root/agents")
     unit = ["systemd-run", "--quiet", "--wait", "--pipe", "--property=DynamicUser=yes"]
-    doctor = [*(f"--setenv={name}={value}" for name, value in office.environment.items()), *GPUWATCH]
+    variables = {**office.environment, **CREDENTIALS}
+    doctor = [*(f"--setenv={name}={value}" for name, value in variables.items()), *GPUWATCH]
     doctor += ["doctor", "controller"]
     without = office.run(*unit, *doctor, check=False)
     text = office.run(*unit, "--property=LoadCredential=agents:/root/agents", *doctor, check=False)

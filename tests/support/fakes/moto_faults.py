@@ -44,6 +44,7 @@ from tests.support.fakes.moto_wire import (
     fields_of,
     node_ids_of,
 )
+from tests.support.fakes.quick_botocore import quicken
 
 __all__ = ["REGION", "Call", "Crash", "MotoFaults"]
 
@@ -86,6 +87,7 @@ class MotoFaults:
         )
         core = botocore.session.Session()
         core.register_component("data_loader", _LOADER)
+        quicken(self._environment)
         self.session = boto3.Session(botocore_session=core)
         self.client = self.session.client("ec2", region_name=REGION)
         return self

@@ -99,6 +99,15 @@ ENGINES = {
 }
 
 
+# Where a second engine that thinks the same is one more of a kind.
+PROMETHEUS_BY_DAY = [
+    ENGINES["prometheus"],
+    pytest.param(
+        victoria, marks=[pytest.mark.component("victoria-metrics"), pytest.mark.nightly], id="VictoriaMetrics"
+    ),
+]
+
+
 @contextlib.contextmanager
 def running(command: list[str | Path], ready: str) -> Iterator[list[str]]:
     """A server whose log has said that it is ready; gives the log."""

@@ -61,6 +61,7 @@ def gpuwatch(file: Path, *words: str) -> subprocess.CompletedProcess[str]:
     )
 
 
+@pytest.mark.nightly  # commands that ask it are run each day
 def test_the_settings_are_checked_without_asking_the_cloud(world: GcpWorld, file: Path) -> None:
     """A project that cannot exist is a mistake of the file."""
     assert gpuwatch(file, "config", "check").returncode == 0
@@ -86,6 +87,7 @@ def test_status_shows_the_machines_and_what_is_left_of_quotas(world: GcpWorld, f
     assert world.server.changes() == []
 
 
+@pytest.mark.nightly  # its status of this fleet runs each day
 def test_the_name_of_another_fleet_gives_status_one(world: GcpWorld, file: Path) -> None:
     """A slip in `fleet` must not look like a fleet without work, not to a script either."""
     machine = world.launch({"gpuwatch:fleet": "ml"})

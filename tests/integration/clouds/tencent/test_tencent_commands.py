@@ -56,6 +56,7 @@ def document(done: subprocess.CompletedProcess[str], status: int = 0) -> Any:  #
     return json.loads(done.stdout)
 
 
+@pytest.mark.nightly  # commands that ask it are run each day
 def test_the_settings_are_checked_without_asking_the_cloud(world: TencentWorld, tmp_path: Path) -> None:
     """A role that cannot exist is a mistake of the file."""
     assert gpuwatch(world, tmp_path, "config", "check").returncode == 0
