@@ -1,4 +1,4 @@
-"""Who takes part in a life: processes, and the TCP sockets that they have."""
+"""Who takes part in a life: processes, and the sockets that they have."""
 
 from dataclasses import dataclass, field
 from zlib import crc32
@@ -13,7 +13,7 @@ SHELLS = ("bash", "sh", "dash", "zsh", "fish")
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Socket:
-    """A TCP socket of a process: `peer` None listens. `begin` and `end` are moments of the life.
+    """A TCP socket of a process: `peer` None listens. `begin` and `end` are moments of the life; `udp`: one of UDP.
 
     `seldom`: of what comes again and again only one in five, drawn by chance, and the same each time.
     """
@@ -25,6 +25,7 @@ class Socket:
     every: float | None = None
     length: float | None = None
     seldom: bool = False
+    udp: bool = False
 
     def open_at(self, moment: float) -> bool:
         """Whether it is there at a moment."""

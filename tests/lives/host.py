@@ -190,7 +190,7 @@ class MadeHost:
             if card in _CARDS:
                 self.at.put(f"/sys/class/net/{card}/statistics/rx_bytes", f"{got}\n")
                 self.at.put(f"/sys/class/net/{card}/statistics/tx_bytes", f"{sent}\n")
-        self.at.put("/proc/net/dev", proc_files.cards_text(cards))
+        self.at.put("/proc/net/dev", proc_files.cards_text(cards, self.life.udp.looped(moment)))
 
     def _control_groups(
         self, alive: Mapping[int, Process], totals: Mapping[Member, Mapping[str, float]], *, same: bool
@@ -284,7 +284,7 @@ class MadeHost:
             if socket.open_at(moment):
                 inode = self.inode(member, number)
                 inodes.append(inode)
-                rows = tables[socket.local.startswith("[")]
+                rows = tables[socket.local.startswith("[")] if not socket.udp else []
                 rows.append(proc_files.tcp_row(len(rows) - 1, socket.local, socket.peer, member.uid, inode))
         shown = self._sees_processes and member.actor.place != "kernel"
         if shown and self._open_files.get(pid) != tuple(inodes):

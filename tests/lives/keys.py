@@ -42,6 +42,9 @@ LIFE = {
     "datagrams": 'flows of UDP that the firewall follows, `"LOCAL PEER [from D] [to D] [every D for D]"`, answered; '
     "the peer began them, or with `asks ` in front this machine. Without an answer: `tells ` in front of what the peer "
     "sends, `says ` of what this machine sends",
+    "udp": "besides the hum of base.yaml: `got` and `sent`, datagrams of UDP from and to other machines (rates); "
+    "`heard`, those of `got` that are for all (multicast); `lookups`, moments at which a program here asks a resolver "
+    "(inputs)",
     "rdma": "cards by name (`rdmap…`: EFA, others: InfiniBand) with the rates `in` and `out`",
     "cast": "the processes",
 }
@@ -82,6 +85,7 @@ PROCESS = {
     "listed": "`false`: not in the driver's list",
     "listens": 'sockets: `"0.0.0.0:8888"`',
     "connected": 'sockets: `"LOCAL PEER [from D] [to D] [every D for D]"`; `chance D` for `every D`: one turn in five',
+    "udp": 'sockets of UDP: `"0.0.0.0:53"`, with a peer a connected one',
     "own_network": "containers have a network of their own unless `false`",
     "note": "for readers",
 }

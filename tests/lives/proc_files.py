@@ -164,10 +164,11 @@ def tcp_row(number: int, local: str, peer: str | None, uid: int, inode: int) -> 
     )
 
 
-def cards_text(cards: Sequence[tuple[str, int, int]]) -> str:
-    """/proc/net/dev: name, bytes in and bytes out of each card."""
+def cards_text(cards: Sequence[tuple[str, int, int]], loopback: int = 0) -> str:
+    """/proc/net/dev: name, bytes in and bytes out of each card; `loopback` packets over that one."""
     lines = ["Inter-|   Receive                                                |  Transmit\n"]
     lines.append(" face |bytes    packets errs drop fifo frame compressed multicast|bytes    packets errs drop\n")
     for card, got, sent in cards:
-        lines.append(f"{card:>6}: {got} {got // 900} 0 0 0 0 0 0 {sent} {sent // 900} 0 0 0 0 0 0\n")
+        more = loopback if card == "lo" else 0
+        lines.append(f"{card:>6}: {got} {got // 900 + more} 0 0 0 0 0 0 {sent} {sent // 900 + more} 0 0 0 0 0 0\n")
     return "".join(lines)

@@ -76,10 +76,16 @@ class StandingFiles:
     def show(self, moment: float) -> None:
         """The counters of RDMA cards, and of packets that are passed on."""
         passed = round(self._life.forwards.total(-UPTIME_SECONDS, moment))
-        self._at.put("/proc/net/snmp", f"Ip: Forwarding DefaultTTL ForwDatagrams\nIp: {2 - bool(passed)} 64 {passed}\n")
+        came, went, heard = self._life.udp.counts(moment)
+        udp = f"Udp: InDatagrams NoPorts InErrors OutDatagrams\nUdp: {came} 12 0 {went}\n"
+        self._at.put(
+            "/proc/net/snmp", f"Ip: Forwarding DefaultTTL ForwDatagrams\nIp: {2 - bool(passed)} 64 {passed}\n{udp}"
+        )
+        self._at.put("/proc/net/netstat", f"IpExt: InNoRoutes InMcastPkts InBcastPkts\nIpExt: 0 {heard} 0\n")
         if self._life.datagrams:
             self._at.put("/proc/net/nf_conntrack", self._flows(moment))
-        self._at.put("/proc/net/snmp6", "Ip6OutForwDatagrams             \t0\n")
+        rows = ("Ip6OutForwDatagrams", "Ip6InMcastPkts", "Udp6InDatagrams", "Udp6OutDatagrams")
+        self._at.put("/proc/net/snmp6", "".join(f"{name:32}\t0\n" for name in rows))
         for name, (got, sent) in self._rdma.items():
             since = (-UPTIME_SECONDS, moment)
             base = f"/sys/class/infiniband/{name}/ports/1"

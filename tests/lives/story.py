@@ -11,6 +11,7 @@ import yaml
 from tests.lives import keys
 from tests.lives.actors import Actor, Socket
 from tests.lives.rates import LifeError, Part, Rate, amount, duration, moments, rate
+from tests.lives.udp import Udp, udp_of
 
 HERE = Path(__file__).parent
 LIVES = HERE / "lives"
@@ -70,6 +71,7 @@ class Life:
     fleet: Mapping[str, Any]
     packages: Mapping[str, Any]
     datagrams: tuple[str, ...]
+    udp: Udp
 
 
 def load(path: Path) -> Life:
@@ -132,6 +134,7 @@ def _life(code: str, told: Mapping[str, Any]) -> Life:
         fleet=told.get("fleet", {}),
         packages=told.get("packages", {}),
         datagrams=tuple(told.get("datagrams", ())),
+        udp=udp_of((base.get("udp", {}), told.get("udp", {})), seconds + 86400.0 * int(told.get("days", 0))),
     )
 
 
@@ -277,7 +280,10 @@ def _actors(told: Mapping[str, Any]) -> list[Actor]:
         gpu_memory=amount(told.get("gpu_memory", 0)),
         gpu_kind=told.get("gpu_kind", "compute"),
         listed=bool(told.get("listed", True)),
-        sockets=tuple(map(connection_of, (*told.get("listens", ()), *told.get("connected", ())))),
+        sockets=(
+            *map(connection_of, (*told.get("listens", ()), *told.get("connected", ()))),
+            *(replace(connection_of(each), udp=True) for each in told.get("udp", ())),
+        ),
         own_network=told.get("own_network"),
         waits=told.get("waits"),
         forked=bool(told.get("forked", False)),

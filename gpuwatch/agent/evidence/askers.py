@@ -16,7 +16,7 @@ by who asks it. Rules, all of them, by port; a machine counts once, however ofte
 
 What counted is remembered for an hour, so that machines which come each half hour are several.
 
-`Uneven` is of people's servers: what asks for little, and often, is a probe or an application. Only a probe is even.
+`Uneven` is of people's servers: what asks for little, and often, is a probe or an application. A probe is even.
 """
 
 from collections import Counter, deque
@@ -41,8 +41,7 @@ _STANDS_OUT_BYTES, _STANDS_OUT_TIMES = 1000, 3
 _BROUGHT_BYTES, _BROUGHT_TIMES = 200, 2  # an agent reports; a request for a page is less, and its answer more
 SCANNED_PORTS = 4
 SSH = "ssh"  # the protocol of what is reached through this machine: who asks sits elsewhere, and is no scanner
-_AWAY_SECONDS = 900.0
-_TURNS, _TURNS_SECONDS = 3, 600.0
+_AWAY_SECONDS, _TURNS, _TURNS_SECONDS = 900.0, 3, 600.0
 _HALF_HOUR_SECONDS, _HALF_HOURS, _FEWEST_HALF_HOURS = 1800.0, 24, 12
 _UNEVEN, _UNEVEN_TIMES = 1.5, 0.5  # visits, and times the root of their number
 _MOST = 4096  # connections and machines: a server that has more is in use anyhow
@@ -356,12 +355,13 @@ class Uneven:
         self._before = {ask: self._before[ask] for _, ask in kept}
         found = set[str]()
         for ask, counts in self._before.items():
-            if ask.words not in found and _is_uneven(counts):
+            if ask.words not in found and is_uneven(counts):
                 found.add(ask.words)
         self._found = frozenset(found)
 
 
-def _is_uneven(counts: Iterable[int]) -> bool:
+def is_uneven(counts: Iterable[int]) -> bool:
+    """Whether half hours are less alike than a clock's."""
     came = [each for each in counts if each]
     middles = {each + more for each in came for more in (0, 1)}
     alike = (sum(abs(each - one) < max(_UNEVEN, _UNEVEN_TIMES * sqrt(one)) for each in came) for one in middles)

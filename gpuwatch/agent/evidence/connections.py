@@ -49,8 +49,8 @@ from gpuwatch.agent.evidence.settings import ConnectionSettings
 from gpuwatch.agent.evidence.sock_diag import Ended, Grown, Sock, Sockets, read_sockets
 from gpuwatch.agent.evidence.socket_owners import KERNEL_SERVERS, Holders, SocketOwners, kernel_server, ports_of
 from gpuwatch.agent.evidence.tunnels import Tunnels, asks_of, is_onward, onward
-from gpuwatch.agent.processes.kinds import PACKAGED, is_there_to_be_read, lets_people_in
-from gpuwatch.agent.processes.pool import COMMON
+from gpuwatch.agent.evidence.udp_servers import UdpServers, UdpUse
+from gpuwatch.agent.processes.kinds import PACKAGED
 from gpuwatch.agent.processes.process import Kind, Process, ProcessView, owner_of
 from gpuwatch.model.activity import Evidence, State, WorkOwner
 from gpuwatch.model.duration import format_duration
@@ -98,7 +98,7 @@ class Connections:
         self._since: dict[int, float] = {}  # when a client's connection was seen first, by cookie
         self._hum = Hum()
         self.askers = Askers()
-        self.datagrams = Datagrams(roots)
+        self.datagrams, self._udp = Datagrams(roots), UdpServers(roots)
         self._asked_owner: tuple[int | None, WorkOwner] = (None, WorkOwner())  # of the port that most machines use
         self._carried = Rate(CARRIED_BYTES_PER_SECOND, span_seconds=_SPAN_SECONDS)
         self._carried_moved = 0
@@ -122,13 +122,15 @@ class Connections:
             self._grown.forget()
             raise
         open_ones = [each for each in found.listeners if not each.is_local]
-        holders = self._owners.whose((*found.leaving, *found.listeners), view, now.monotonic_seconds)
+        waiting = self._udp.find_waiting(now.monotonic_seconds)
+        holders = self._owners.whose((*found.leaving, *found.listeners, *waiting), view, now.monotonic_seconds)
+        served = self._udp.judge(holders, now.monotonic_seconds)
         within = self._tunnels.used_ports(found, holders, now.monotonic_seconds)
         self._on_listeners(ports_of(open_ones, holders))
         self._awaited = self._first_use.find_awaited(open_ones, holders, view, now.monotonic_seconds)
         asked = self._look_at_askers(found, holders, now)
         udp = self.datagrams.find_asked(now.monotonic_seconds)
-        collecting = {_unit(holders[each.cookie]) for each in open_ones if each.cookie in holders} - {None}
+        collecting = {holders[each.cookie].unit for each in open_ones if each.cookie in holders} - {None}
         theirs = [
             each
             for each in found.leaving
@@ -151,8 +153,8 @@ class Connections:
         came = self._arrivals.take(asks, now.monotonic_seconds, clients - asked.young)
         if self.askers.get_reports(came.used):
             self._served = now.monotonic_seconds, WorkOwner(), 1
-        if came.ports | within:
-            self._on_asked(came.ports | within, now.at)
+        if asked_now := came.ports | within | served.came:
+            self._on_asked(asked_now, now.at)
         # Where no ends are known, what is seen of a health check is chance.
         accepted = [each for each in theirs if found.is_accepted(each)] if self._ended.are_known else None
         uneven = self._uneven.take(accepted, now.monotonic_seconds)
@@ -175,8 +177,10 @@ class Connections:
         ):
             if used is None and ports:
                 used = self._busy(words.format(", ".join(sorted(ports))), WorkOwner(), 1)
+        if used is None and served.used is not None:
+            used = self._busy(served.used, WorkOwner(), 1)
         if judged.says is State.IDLE:
-            return (used or self._silent(judged, found, theirs, holders, now),)
+            return (used or self._silent(judged, found, theirs, holders, served, now),)
         return (judged,)
 
     def _look_at_askers(self, found: Sockets, holders: Mapping[int, Holders], now: Moment) -> Asked:
@@ -184,11 +188,11 @@ class Connections:
         if not found.bytes_known:
             return Asked()
         own = [each for each in found.leaving if _is_machines_own(holders.get(each.cookie))]
-        accepted = [each for each in own if found.is_accepted(each) and not _is_door(holders[each.cookie])]
+        accepted = [each for each in own if found.is_accepted(each) and not holders[each.cookie].is_door]
         asked = self.askers.look_at(
             accepted,
             elsewhere={Ask(peer=each.remote[0], port=each.remote[1]) for each in own if not found.is_accepted(each)},
-            pages={each.local[1] for each in accepted if _is_page(holders[each.cookie])},
+            pages={each.local[1] for each in accepted if holders[each.cookie].is_page},
             at=now.monotonic_seconds,
         )
         for each in accepted:
@@ -260,6 +264,7 @@ class Connections:
         found: Sockets,
         theirs: Sequence[Sock],
         holders: Mapping[int, Holders],
+        served: UdpUse,
         now: Moment,
     ) -> Evidence:
         """Idle, or occupied while a server has, lately had, or may get clients."""
@@ -270,11 +275,14 @@ class Connections:
             when = f", {format_duration(ago)} ago" if ago else ""
             note = f"serves {how_many(clients, 'client')}{when}, silent"
             return replace(judged, says=State.OCCUPIED, note=note, owner=owner)
-        for each in found.listeners:
-            if each.cookie in holders and any(one.rule == PACKAGED for one in holders[each.cookie].processes):
-                owner = _owner(each, holders[each.cookie].processes)
-                note = f"{owner.process or 'a server'} waits for other machines on port {each.local[1]}"
-                return replace(judged, says=State.OCCUPIED, note=note, owner=owner)
+        tcp = (each for each in found.listeners if each.cookie in holders)
+        packaged = (each for each in tcp if any(one.rule == PACKAGED for one in holders[each.cookie].processes))
+        waits = next(packaged, served.waits)
+        if waits is not None:
+            owner = _owner(waits, holders[waits.cookie].processes)
+            port = f"{'UDP ' if waits is served.waits else ''}port {waits.local[1]}"
+            note = f"{owner.process or 'a server'} waits for other machines on {port}"
+            return replace(judged, says=State.OCCUPIED, note=note, owner=owner)
         if self._awaited is not None:
             note, owner = self._awaited.words, _of_process(self._awaited.server)
             return replace(judged, says=State.OCCUPIED, note=note, owner=owner)
@@ -290,7 +298,7 @@ class Connections:
             if found.is_accepted(each)
             and (
                 each.cookie in asked.used
-                or _is_packaged(holders[each.cookie])
+                or holders[each.cookie].is_packaged
                 or kernel_server(each.local[1], now.processes) is not None
             )
         ]
@@ -340,34 +348,11 @@ class Connections:
 def _is_peoples(each: Sock, holders: Mapping[int, Holders], view: ProcessView | None) -> bool:
     """People's; or of a server that serves people elsewhere: a package's that no list names, or one of the kernel's."""
     held = holders[each.cookie]
-    return held.kind is Kind.PEOPLE or _is_packaged(held) or kernel_server(each.local[1], view) is not None
-
-
-def _is_packaged(held: Holders) -> bool:
-    """Whether a package brought it, or its pool has it: who asks for it decides."""
-    return any(process.rule == PACKAGED or process.rule.startswith(COMMON) for process in held.processes)
+    return held.kind is Kind.PEOPLE or held.is_packaged or kernel_server(each.local[1], view) is not None
 
 
 def _is_machines_own(held: Holders | None) -> bool:
     return held is not None and held.kind is Kind.SERVICE
-
-
-def _is_door(held: Holders) -> bool:
-    """Whether people log in by it."""
-    return any(lets_people_in((process.name,)) for process in held.processes)
-
-
-def _is_page(held: Holders) -> bool:
-    """Whether it is there to be read by monitoring."""
-    return any(
-        is_there_to_be_read((process.name, process.executable or ""), process.placement.systemd_unit)
-        for process in held.processes
-    )
-
-
-def _unit(held: Holders) -> str | None:
-    """The unit of the first connection."""
-    return held.processes[0].placement.systemd_unit if held.processes else None
 
 
 def _asks_for_people(each: Sock, held: Holders, open_units: Collection[str | None]) -> bool:
@@ -375,10 +360,10 @@ def _asks_for_people(each: Sock, held: Holders, open_units: Collection[str | Non
 
     Unless it collects: it fetches from others what it keeps for others, who may ask it.
     """
-    if not _is_packaged(held) or each.moved is None or each.received is None:
+    if not held.is_packaged or each.moved is None or each.received is None:
         return True
     sent = each.moved - each.received
-    return each.received >= _COLLECTED_TIMES * sent and _unit(held) in open_units
+    return each.received >= _COLLECTED_TIMES * sent and held.unit in open_units
 
 
 def _owner(connection: Sock, processes: Sequence[Process]) -> WorkOwner:

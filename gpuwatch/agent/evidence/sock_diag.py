@@ -1,4 +1,4 @@
-"""TCP sockets of this network namespace with the bytes that they moved, from the kernel (sock_diag(7)).
+"""TCP sockets of this network namespace with the bytes that they moved, and UDP's, from the kernel (sock_diag(7)).
 
 Anybody may ask. Where the kernel does not answer, or /proc is not this machine's, the tables of /proc/net are read
 instead, which know no bytes.
@@ -30,8 +30,9 @@ _REQUEST = struct.Struct("=BBBxI48x")  # family, protocol, extensions, states, a
 # family, state, timer, retransmissions; both ports, both addresses, interface, cookie; expires, two queues, uid, inode
 _MESSAGE = struct.Struct("=BBxx2s2s16s16sIQIIIII")
 _INFO, _CGROUP_ID = 2, 21
-_STATE_ESTABLISHED, _STATE_LISTEN = 1, 10
-_DESTROYED = 1 << 0 | 1 << 2  # SKNLGRP_INET_TCP_DESTROY, SKNLGRP_INET6_TCP_DESTROY, since Linux 4.2
+_STATE_ESTABLISHED, _STATE_CLOSED, _STATE_LISTEN = 1, 7, 10
+# SKNLGRP_INET_TCP_DESTROY, SKNLGRP_INET6_TCP_DESTROY, since Linux 4.2; and of UDP.
+_DESTROYED, _UDP_DESTROYED = 1 << 0 | 1 << 2, 1 << 1 | 1 << 3
 _PAUSE_LOOKS = 12  # where more end than the kernel keeps; each costs it 2 µs
 _MOST_ENDS = 4096  # read at one look: they may end as fast as they are read
 _LEAST_RECEIVED, _LEAST_MOVED = 3, 1000  # a FIN counts as a byte
@@ -56,7 +57,8 @@ class Sock:
     """A connection. `cookie` is its own for ever; `moved` are bytes in and out since it began, `received` those in.
 
     None where they are not known.
-    Addresses are 4 or 16 bytes. `cgroup` is the id of the control group that made it.
+    Addresses are 4 or 16 bytes. `cgroup` is the id of the control group that made it, `card` the number of the card to
+    which it is bound; 0: to none.
     """
 
     cookie: int
@@ -67,6 +69,7 @@ class Sock:
     moved: int | None = None
     received: int | None = None
     cgroup: int | None = None
+    card: int = 0
 
     @property
     def is_local(self) -> bool:
@@ -191,8 +194,38 @@ def _asked_something(each: Sock) -> bool:
     return (each.received or 0) >= _LEAST_RECEIVED or (each.moved or 0) >= _LEAST_MOVED
 
 
-def _hear_of_ends() -> socket.socket | None:
-    """A socket at which the kernel shows the connections that end; None where it may not be."""
+class UdpEnds:
+    """The sockets of UDP that were closed since the last look: by most of them somebody has asked something."""
+
+    def __init__(self) -> None:
+        """Nobody has asked the kernel yet."""
+        self._channel: socket.socket | None = None
+
+    def __del__(self) -> None:
+        """Nobody hears any more."""
+        if self._channel is not None:
+            self._channel.close()
+
+    def take(self) -> list[Sock] | None:
+        """Those since the call before; None: not all are known."""
+        channel, found = self._channel, list[Sock]()
+        if channel is None:
+            self._channel = _hear_of_ends(_UDP_DESTROYED, b"")
+            return None
+        for _ in range(_MOST_ENDS):
+            try:
+                found.append(_socket(channel.recv(_BUFFER_BYTES)[_HEADER.size :], counts=False)[1])
+            except BlockingIOError:
+                return found
+            except (OSError, struct.error, KeyError):
+                break
+        channel.close()  # it kept no more, and what it kept is not to be told apart
+        self._channel = None
+        return None
+
+
+def _hear_of_ends(groups: int = _DESTROYED, code: bytes = _LEAVES) -> socket.socket | None:
+    """A socket at which the kernel shows the sockets that end and that a filter lets through; None: it may not be."""
     try:
         channel = socket.socket(socket.AF_NETLINK, socket.SOCK_RAW, _NETLINK_SOCK_DIAG)
     except OSError:
@@ -200,10 +233,10 @@ def _hear_of_ends() -> socket.socket | None:
     try:
         channel.settimeout(0.0)
         channel.setsockopt(socket.SOL_SOCKET, socket.SO_RCVBUF, _BUFFER_BYTES)
-        code = ctypes.create_string_buffer(_LEAVES)
-        program = _FILTER.pack(len(_LEAVES) // 8, ctypes.addressof(code))
-        channel.setsockopt(socket.SOL_SOCKET, _ATTACH_FILTER, program)
-        channel.bind((0, _DESTROYED))
+        if code:
+            kept = ctypes.create_string_buffer(code)
+            channel.setsockopt(socket.SOL_SOCKET, _ATTACH_FILTER, _FILTER.pack(len(code) // 8, ctypes.addressof(kept)))
+        channel.bind((0, groups))
     except OSError:
         channel.close()
         return None
@@ -264,7 +297,15 @@ def _from_tables(roots: Roots) -> list[tuple[int, Sock]]:
     ]
 
 
-def _from_kernel() -> list[tuple[int, Sock]] | None:
+def read_udp_sockets(roots: Roots) -> list[tuple[bool, Sock]] | None:
+    """The sockets of UDP, and whether each is connected; None where the kernel is not to be asked."""
+    if not _is_our_own(roots):
+        return None
+    rows = _from_kernel(socket.IPPROTO_UDP)
+    return None if rows is None else [(state == _STATE_ESTABLISHED, each) for state, each in rows]
+
+
+def _from_kernel(protocol: int = socket.IPPROTO_TCP) -> list[tuple[int, Sock]] | None:
     """None where the kernel does not offer it, or the agent may not ask (seccomp, RestrictAddressFamilies=)."""
     try:
         asked = socket.socket(socket.AF_NETLINK, socket.SOCK_RAW, _NETLINK_SOCK_DIAG)
@@ -275,16 +316,17 @@ def _from_kernel() -> list[tuple[int, Sock]] | None:
         rows: list[tuple[int, Sock]] = []
         try:
             for family in _LENGTHS:
-                rows += _dump_sockets(asked, family)
+                rows += _dump_sockets(asked, family, protocol)
         except OSError:
             return None
     return rows
 
 
-def _dump_sockets(asked: socket.socket, family: int) -> Iterator[tuple[int, Sock]]:
-    """All sockets of a family, established or listening."""
-    states = 1 << _STATE_ESTABLISHED | 1 << _STATE_LISTEN
-    request = _REQUEST.pack(family, socket.IPPROTO_TCP, 1 << _INFO - 1, states)
+def _dump_sockets(asked: socket.socket, family: int, protocol: int) -> Iterator[tuple[int, Sock]]:
+    """All sockets of a family, established or listening; of UDP all."""
+    counts = protocol == socket.IPPROTO_TCP
+    states = 1 << _STATE_ESTABLISHED | 1 << (_STATE_LISTEN if counts else _STATE_CLOSED)
+    request = _REQUEST.pack(family, protocol, 1 << _INFO - 1 if counts else 0, states)
     length = _HEADER.size + len(request)
     asked.sendto(_HEADER.pack(length, _SOCK_DIAG_BY_FAMILY, _DUMP_REQUEST, 1, 0) + request, (0, 0))
     number = 0
@@ -298,15 +340,16 @@ def _dump_sockets(asked: socket.socket, family: int) -> Iterator[tuple[int, Sock
             if kind == _ERROR or length < _HEADER.size or at + length > len(data):
                 raise OSError("the kernel offers no sock_diag")
             if kind == _SOCK_DIAG_BY_FAMILY:
-                yield _socket(data[at + _HEADER.size : at + length])
+                yield _socket(data[at + _HEADER.size : at + length], counts=counts)
                 number += 1
                 if number > _MOST_SOCKETS:
-                    raise UnseenError(f"there are more than {_MOST_SOCKETS} TCP sockets")
+                    raise UnseenError(f"there are more than {_MOST_SOCKETS} {'TCP' if counts else 'UDP'} sockets")
             at += length + 3 & ~3
 
 
-def _socket(data: bytes) -> tuple[int, Sock]:
-    family, state, sport, dport, source, target, _, cookie, _, _, _, uid, inode = _MESSAGE.unpack_from(data)
+def _socket(data: bytes, *, counts: bool = True) -> tuple[int, Sock]:
+    """A socket and its state; of UDP the kernel counts nothing."""
+    family, state, sport, dport, source, target, card, cookie, _, _, _, uid, inode = _MESSAGE.unpack_from(data)
     moved = received = cgroup = None
     at = _MESSAGE.size
     while at + _ATTRIBUTE.size <= len(data):
@@ -319,7 +362,7 @@ def _socket(data: bytes) -> tuple[int, Sock]:
         elif kind == _CGROUP_ID:
             (cgroup,) = _GROUP.unpack_from(data, at + _ATTRIBUTE.size)
         at += length + 3 & ~3
-    if moved is None and state == _STATE_ESTABLISHED:
+    if counts and moved is None and state == _STATE_ESTABLISHED:
         raise OSError("the kernel does not tell how much a connection moved")
     size = _LENGTHS[family]
     return state, Sock(
@@ -331,6 +374,7 @@ def _socket(data: bytes) -> tuple[int, Sock]:
         moved=moved,
         received=received,
         cgroup=cgroup,
+        card=card,
     )
 
 

@@ -13,6 +13,8 @@ from pathlib import Path
 from gpuwatch.agent.evidence.base import Roots
 from gpuwatch.agent.evidence.files import ENDED, read_small
 from gpuwatch.agent.evidence.sock_diag import Sock
+from gpuwatch.agent.processes.kinds import PACKAGED, is_there_to_be_read, lets_people_in
+from gpuwatch.agent.processes.pool import COMMON
 from gpuwatch.agent.processes.process import Kind, Process, ProcessView
 
 _MOST_PROCESSES = 1 << 13
@@ -32,6 +34,29 @@ class Holders:
     kind: Kind
     processes: tuple[Process, ...] = ()
     seen: bool = False
+
+    @property
+    def is_packaged(self) -> bool:
+        """Whether a package brought it, or its pool has it: who asks for it decides."""
+        return any(process.rule == PACKAGED or process.rule.startswith(COMMON) for process in self.processes)
+
+    @property
+    def is_door(self) -> bool:
+        """Whether people log in by it."""
+        return any(lets_people_in((process.name,)) for process in self.processes)
+
+    @property
+    def is_page(self) -> bool:
+        """Whether it is there to be read by monitoring."""
+        return any(
+            is_there_to_be_read((process.name, process.executable or ""), process.placement.systemd_unit)
+            for process in self.processes
+        )
+
+    @property
+    def unit(self) -> str | None:
+        """The unit of the first process."""
+        return self.processes[0].placement.systemd_unit if self.processes else None
 
 
 _UNKNOWN = Holders(kind=Kind.PEOPLE)
