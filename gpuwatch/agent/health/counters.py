@@ -39,9 +39,12 @@ class Figures:
     repeats_per_hour: float = 0.0
 
     def has_restarted(self, reading: GpuReading) -> bool:
-        """Whether the GPU was reset or its driver reloaded since: the energy counter began again."""
+        """Whether the GPU was reset or its driver reloaded since: the energy counter began again.
+
+        A counter of 0 says nothing: some drivers answer that for a moment.
+        """
         before, now = self.energy_joules, reading.energy_joules_total
-        return before is not None and now is not None and now < before / 2
+        return before is not None and now is not None and 0 < now < before / 2
 
     def after_reading(self, reading: GpuReading, now: float, rules: HealthRules) -> "Figures":
         """The figures with one more reading. A counter that starts again adds nothing; an unknown one stays.
@@ -59,7 +62,7 @@ class Figures:
         return replace(
             self._after_clocks(reading, now, rules),
             read_seconds=now,
-            energy_joules=self.energy_joules if energy is None else energy,
+            energy_joules=self.energy_joules if energy is None or energy == 0 else energy,
             uncorrected=self.uncorrected if uncorrected is None else uncorrected,
             new_uncorrected=_increase(self.uncorrected, uncorrected),
             corrected=self.corrected if corrected is None else corrected,

@@ -102,6 +102,11 @@ def _first(values: list[Any]) -> Any:  # noqa: ANN401  pynvml is untyped
     return values[0]
 
 
+def _sensed_celsius(celsius: int) -> Any:  # noqa: ANN401  an Absence, too
+    """Degrees; drivers of a GPU without the sensor may answer 0."""
+    return float(celsius) if celsius else Absence.NOTHING
+
+
 def _events(mask: int) -> tuple[str, ...]:
     return tuple(name for bit, name in CLOCK_EVENTS.items() if mask & bit)
 
@@ -190,7 +195,7 @@ ROWS: dict[str, _Ways] = {
         Call("nvmlDeviceGetTemperatureV", float, _CORE),
         Call("nvmlDeviceGetTemperature", float, _CORE),
     ),
-    "memory_temperature_celsius": (Field(nvml.NVML_FI_DEV_MEMORY_TEMP, float),),
+    "memory_temperature_celsius": (Field(nvml.NVML_FI_DEV_MEMORY_TEMP, _sensed_celsius),),
     "temperature_margin_celsius": (Call("nvmlDeviceGetMarginTemperature", float),),
     "temperature_limit_margin_celsius": (
         Each(

@@ -12,7 +12,7 @@ from gpuwatch.agent.exporter.catalogue import gpu_metric
 from gpuwatch.model.activity import State
 from gpuwatch.runtime.clock import ManualClock
 from tests.support.fakes.faulty_hosts import Host, steady
-from tests.support.fakes.nvml import GARBAGE, StubDriver
+from tests.support.fakes.nvml import GARBAGE, StubDriver, reading
 
 COUNTED = "gpuwatch_gpu_implausible_values_total"
 ABSENT = {
@@ -37,6 +37,14 @@ HARMLESS = {"temperature", "memory temperature", "clock", "fan"}
 def host(driver: StubDriver, source: NvmlSource, hand: ManualClock) -> Host:
     """A host on which all is well."""
     return Host(driver, source, hand)
+
+
+def test_a_memory_without_a_sensor_has_no_temperature(driver: StubDriver, source: NvmlSource) -> None:
+    """Drivers of such a GPU answer 0 degrees, which is neither a figure nor garbage."""
+    driver.gpu(0).set(memory_temperature=0)
+    seen = reading(source)
+
+    assert (seen.memory_temperature_celsius, seen.implausible) == (None, ())
 
 
 @pytest.mark.parametrize("what", GARBAGE)

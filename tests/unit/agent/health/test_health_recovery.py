@@ -89,6 +89,16 @@ def test_a_reset_mends_what_asked_for_it(patient: Patient, how: str) -> None:
     assert verdict.state is Health.HEALTHY
 
 
+def test_an_energy_of_nothing_is_no_reset(patient: Patient) -> None:
+    """A driver that answers 0 for a moment has not begun to count again; one that counts from little has."""
+    patient.look(a_reading(energy_joules_total=5e9), 48)
+    patient.look(a_reading(energy_joules_total=0.0), times=10)
+    moment = patient.look(a_reading(energy_joules_total=5e9 + 700))
+    reset = patient.look(a_reading(energy_joules_total=700.0))
+
+    assert (moment.state, reset.state) == (Health.FAILING, Health.HEALTHY)
+
+
 def test_a_reset_does_not_mend_what_is_still_there(patient: Patient) -> None:
     """A remap failure is read again, and a reboot that was asked for has not happened."""
     patient.look(a_reading(remapped_rows_failure=1), 48, 79)
