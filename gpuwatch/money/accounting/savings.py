@@ -5,8 +5,9 @@ Rules, all of them:
 1. A machine that gpuwatch stopped saves from when its cloud showed it stopped until somebody needed it: a start by
    gpuwatch that was wanted, or, where somebody else started it, when it was next billed. Time in which its cloud had no
    place for the start is no saving.
-2. Rows of billed time are hours, and days once these are sealed, so that somebody else's start is known to the row.
-   Within it the latest time is taken at which what was billed can have begun.
+2. Rows of billed time are hours, or longer once these are sealed, so that somebody else's start is known to the row.
+   Within it the latest time is taken at which what was billed can have begun; it is earlier where the next thing that
+   gpuwatch did to the machine found it started since.
 3. Nobody lets a machine idle for ever. One that nobody has needed saves for as long as its pool's machines have stayed
    off until they were needed, on the mean of the 90 days before the stop, if there were five such; and no stop saves
    for more than 30 days. After that it is still off, which is shown apart.
@@ -56,7 +57,8 @@ class Turn:
 
     `proved` is whether nothing that its cloud said stands against gpuwatch's call as its cause. `ended_bill`: a stopped
     machine was no longer billed. `wanted` is when a
-    start was asked for first, of those that were not carried out before it; None: when it was done.
+    start was asked for first, of those that were not carried out before it; None: when it was done. `launched` is when
+    its cloud had last started the machine, as of when this was asked for; None: not known.
     """
 
     key: str
@@ -69,6 +71,7 @@ class Turn:
     proved: bool = True
     ended_bill: bool = True
     wanted: int | None = None
+    launched: int | None = None
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -170,7 +173,8 @@ def offs(turns: Iterable[Turn], ran: Mapping[str, Sequence[Ran]], stopped: froze
             before = turn if turn.ended_bill else None
             if turn.verb is not Verb.STOP or not turn.ended_bill:
                 continue
-            found = _off(turn, later, _ran_again(turn.at, later, ran.get(node_id, ()), slack))
+            again = [_ran_again(turn.at, later, ran.get(node_id, ()), slack), _started_since(turn, later)]
+            found = _off(turn, later, min((at for at in again if at is not None), default=None))
             if found.end is not None or turn.key in stopped:
                 (known if turn.proved else unproved).append(found)
             else:
@@ -196,6 +200,12 @@ def _terminations_with_end(ended: Iterable[Turn], launches: Mapping[str, Sequenc
         while coming and coming[0] < turn.at:
             coming.pop(0)
         yield Off(turn=turn, end=coming.pop(0) if coming else None)
+
+
+def _started_since(turn: Turn, later: Turn | None) -> int | None:
+    """When somebody else started the machine, as the next turn found it; None: it did not find that."""
+    at = None if later is None else later.launched
+    return at if later is not None and at is not None and turn.at < at < later.at else None
 
 
 def _ran_again(stop: int, later: Turn | None, ran: Sequence[Ran], slack: int) -> int | None:

@@ -29,6 +29,7 @@ from gpuwatch.money.accounting import held_store
 from gpuwatch.money.accounting.holders import held_rows, rows_by_holder
 from gpuwatch.money.accounting.metering import LostTags, Marks, Metering, UnmeteredError, meter
 from gpuwatch.money.accounting.scope import counted_terms
+from gpuwatch.money.accounting.sealing import sum_up
 from gpuwatch.money.accounting.slices import Bucket, Calendar
 from gpuwatch.money.accounting.terms import Numbers, all_terms, insert_terms, terms_texts, upsert
 from gpuwatch.money.accounting.totals import Billed
@@ -304,7 +305,7 @@ class SpendBook:
         if day is None or day.end * 1000 > due:
             return page
         day = Bucket(max(day.begin, page.marks.sealed // 1000), day.end)  # the time zone may have been another one
-        sums, parts = _sum_up(db, day), held_store.sum_up(db, day.begin, day.end)
+        sums, parts = sum_up(db, day), held_store.sum_up(db, day.begin, day.end)
         rows = list(db.execute(_rows_between(select(SPEND), day.begin, day.end)))
         about = {"at": text(now), "begin": day.begin, "until": day.end, "row_count": len(rows)}
         terms = terms_texts(db)
@@ -316,17 +317,6 @@ class SpendBook:
             open=tuple(mine - its for mine, its in zip(page.open, sums, strict=True)),
             held=tuple(mine - its for mine, its in zip(page.held, parts, strict=True)),
         )
-
-
-def _sum_up(db: Connection, day: Bucket) -> list[int]:
-    """Replace the hours of a day by one row for each node and terms; gives the sums of all."""
-    keys = (SPEND.c.node_id, SPEND.c.terms)
-    sums = db.execute(_rows_between(select(*keys, *_SUMS), day.begin, day.end).group_by(*keys)).all()
-    db.execute(SPEND.delete().where(SPEND.c.begin >= day.begin, SPEND.c.begin < day.end))
-    span = day.end - day.begin
-    made = {HourKey(day.begin, row.node_id, row.terms, span): [int(each) for each in row[2:]] for row in sums}
-    _upsert(db, made)
-    return [sum(column) for column in zip(*made.values(), strict=True)]
 
 
 def _without_the_unmetered(observation: Observation, node_id: str) -> Observation:

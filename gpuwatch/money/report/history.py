@@ -10,6 +10,7 @@ import msgspec
 from sqlalchemy import func, select
 
 from gpuwatch.ledger import Ledger
+from gpuwatch.ledger.attempts import launch_time
 from gpuwatch.ledger.chain import text
 from gpuwatch.ledger.records import read_reason
 from gpuwatch.ledger.tables import BACKTESTS, CONTROLS, INTENTS, META, OUTCOMES, ROUNDS, SPEND, STOPPED
@@ -136,6 +137,7 @@ class ActionHistory:
                 usd_per_hour=None if (saves := said.get(SAVES, usd)) is None else Decimal(saves),
                 proved=NOT_PROVED not in detail,
                 ended_bill=STILL_BILLED not in detail,
+                launched=None if (began := launch_time(said)) is None else milliseconds(began),
             )
             for key, node_id, verb, pool, owner, usd, at, detail, arguments in map(tuple, rows)
             if not (FAILING_SINCE in (said := msgspec.json.decode(arguments)) and verb == Verb.TERMINATE.value)

@@ -78,6 +78,15 @@ def test_a_machine_that_was_used_between_two_stops_saved_only_up_to_that() -> No
     assert ends([first, second], ran(0, 24, 20.0), ran(24, 48, 12.0), stopped=[second]) == [32.0, None]
 
 
+def test_a_machine_that_was_stopped_again_on_the_day_of_its_start_saved_until_that_start() -> None:
+    """Stopped at 12:30, started by somebody at 13:30, stopped again at 18:00: an hour, also by a row of the day."""
+    first, second = turn(Verb.STOP, 12.5), replace(turn(Verb.STOP, 18), launched=int(13.5 * HOUR))
+
+    assert ends([first, second], ran(0, 24, 8.0), stopped=[second]) == [13.5, None]
+    earlier = replace(second, launched=9 * HOUR)  # as a cloud says that does not know the last start
+    assert ends([first, earlier], ran(0, 24, 8.0), stopped=[earlier]) == [18.0, None]
+
+
 def test_a_stop_without_a_known_end_saves_nothing() -> None:
     """A machine that is neither stopped any more nor was seen running was ended by somebody, nobody knows when."""
     result = offs([turn(Verb.STOP, 2)], {}, frozenset(), SLACK)
