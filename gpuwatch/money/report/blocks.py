@@ -140,7 +140,7 @@ def unpriced_note(total: Total) -> str:
     of_machines = f" of {how_many(machines, 'machine')}" if machines else ""
     return (
         f"{total.unpriced_ms / HOUR_MS:,.1f} machine-hours{of_machines} have no known price{kinds}: they are in no sum "
-        "of money (+?). Set `prices.live: true`, or their prices in `prices.file`."
+        "of money (+?). Set `prices.live`, or their prices in `prices.file`."
     )
 
 

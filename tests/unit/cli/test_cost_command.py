@@ -214,7 +214,7 @@ def test_an_unknown_price_is_told(cost: Cost, place: Place) -> None:
         "4.0 machine-hours of 1 machine have no known price (g6.xlarge in us-east-1): they are in no sum of money (+?)."
         in text
     )
-    assert "Set `prices.live: true`" in text
+    assert "Set `prices.live`" in text
 
 
 def test_a_narrow_terminal_leaves_out_first_what_no_machine_did(cost: Cost, monkeypatch: pytest.MonkeyPatch) -> None:
