@@ -57,7 +57,7 @@ _KNOWN = {(TESTS / "properties" / f"{story}.py").resolve() for story, _ in PARTS
 MARKED = [
     each
     for each, text in _SOURCES.items()
-    if each not in _KNOWN and re.search(r"mark\.(nightly|pairwise)|by_night\(|\bNIGHTLY\b", text)
+    if each not in _KNOWN and re.search(r"mark\.(nightly|pairwise)|by_night\(|\bNIGHTLY\b|\bPROMETHEUS_BY_DAY\b", text)
 ]
 PARTS += [(f"../{each.relative_to(TESTS).with_suffix('')}", 1) for each in MARKED]
 # All other properties, of which `make test` searches a third of the examples: a part is a folder's.
