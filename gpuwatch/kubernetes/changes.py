@@ -101,32 +101,54 @@ def drain(api: Api, node: KubernetesNode, uids: frozenset[str], *, permit: Permi
     if node.cordoned_by is None:
         raise ProtectedError(f"the node {node.name} does not carry our cordon", code="NotCordoned")
     there = {pod.uid: pod for pod in node.to_drain}
-    evicted: list[str] = []
-    refused: dict[str, str] = {}
-    gone = 0
+    evictions = Evictions(api, permit)
     for uid in sorted(uids):
         pod = there.get(uid)
         if pod is None:
             continue  # it has gone, or a drain leaves it
         if pod.ends_at is not None:
-            evicted.append(str(pod))
-            continue
-        if (lost := pod.loses) is not None:
-            refused[str(pod)] = f"its volume {lost} would be lost"
-            continue
-        try:
-            why, went = evict(api, pod, permit)
-        except PermitExpiredError as error:
-            if not evicted and not refused:
-                raise
-            refused[str(pod)] = f"not asked: {error}"
-            continue
-        gone += went
-        if why is None:
-            evicted.append(str(pod))
+            evictions.evicted.append(str(pod))
         else:
-            refused[str(pod)] = why
-    return Drain(evicted=tuple(evicted), refused=refused, left=len(there) - gone)
+            evictions.ask(pod, lost=pod.loses)
+    return evictions.outcome(len(there))
+
+
+class Evictions:
+    """Pods that are asked to go, one after the other, and what the API server answers."""
+
+    def __init__(self, api: Api, permit: Permit) -> None:
+        """Nothing is asked yet."""
+        self.evicted: list[str] = []
+        self._refused: dict[str, str] = {}
+        self._gone = 0
+        self._api, self._permit = api, permit
+
+    def ask(self, pod: Pod, *, lost: str | None) -> None:
+        """Ask for the eviction of a pod, unless a volume would be `lost` with it.
+
+        Raises:
+            CloudError: it is not known, or nobody may evict.
+            PermitExpiredError: there was no time to ask for any pod.
+
+        """
+        if lost is not None:
+            self._refused[str(pod)] = f"its volume {lost} would be lost"
+            return
+        try:
+            why, went = evict(self._api, pod, self._permit)
+        except PermitExpiredError as error:
+            if not self.evicted and not self._refused:
+                raise
+            why, went = f"not asked: {error}", False
+        self._gone += went
+        if why is None:
+            self.evicted.append(str(pod))
+        else:
+            self._refused[str(pod)] = why
+
+    def outcome(self, there: int) -> Drain:
+        """What became of the attempt, where so many pods were there before it."""
+        return Drain(evicted=tuple(self.evicted), refused=self._refused, left=there - self._gone)
 
 
 def evict(api: Api, pod: Pod, permit: Permit) -> tuple[str | None, bool]:

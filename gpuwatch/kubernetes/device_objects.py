@@ -185,15 +185,3 @@ class TaintRuleObject(Struct):
 
     metadata: ObjectMeta
     spec: TaintRuleSpec | None = None
-
-
-class GroupVersion(Struct):
-    """A version of a group that is served."""
-
-    version: str = ""
-
-
-class Group(Struct):
-    """APIGroup: the versions of a group that are served."""
-
-    versions: list[GroupVersion] | None = None

@@ -22,15 +22,17 @@ from gpuwatch.kubernetes.device_facts import (
     slice_facts,
     taint_rule_facts,
 )
-from gpuwatch.kubernetes.device_objects import ClaimObject, ClassObject, Group, SliceObject, TaintRuleObject
+from gpuwatch.kubernetes.device_objects import ClaimObject, ClassObject, SliceObject, TaintRuleObject
 from gpuwatch.kubernetes.devices import Devices
 from gpuwatch.kubernetes.kept import Facts
 from gpuwatch.kubernetes.objects import ApiResources
+from gpuwatch.kubernetes.optional_watch import served_versions
 from gpuwatch.kubernetes.unreadable import least_of, read_or_protect
 from gpuwatch.kubernetes.watch import Watch
 from gpuwatch.runtime.clock import Clock
 
-_GROUP = "/apis/resource.k8s.io"
+_NAME = "resource.k8s.io"
+_GROUP = f"/apis/{_NAME}"
 _VERSIONS = ("v1", "v1beta2", "v1beta1")  # the newest first
 _RULES, _VERSIONS_OF_RULES = "devicetaintrules", ("v1", "v1beta2", "v1alpha3")
 _AGAIN_SECONDS = 300.0  # until an API server without the group, or without the rules, is asked again
@@ -66,9 +68,7 @@ class DeviceWatch:
             return
         self._next_at = self._clock.monotonic() + (_AGAIN_SECONDS if self._doubt is None else self._silence)
         try:
-            served = {each.version for each in self._api.get(_GROUP, Group).versions or ()}
-        except NotFoundError:
-            served = set()
+            served = served_versions(self._api, _NAME)
         except CloudError as error:
             self._doubt = str(error)
             return

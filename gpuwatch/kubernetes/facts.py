@@ -13,7 +13,7 @@ from gpuwatch.kubernetes.gpu_requests import (
     uses_any_gpu,
     whole_gpus,
 )
-from gpuwatch.kubernetes.needs import needs_of, offers_of
+from gpuwatch.kubernetes.needs import needs_of, offers_of, tolerations_of
 from gpuwatch.kubernetes.objects import (
     Described,
     JobObject,
@@ -43,7 +43,7 @@ from gpuwatch.model.kubernetes import (
     NodeOwner,
     PodPhase,
 )
-from gpuwatch.model.placing import Needs, Placement, Requirement, Taint, Toleration
+from gpuwatch.model.placing import Needs, Placement, Requirement, Taint
 from gpuwatch.model.workload_kinds import QUEUE_LABEL
 
 SAFE_TO_EVICT = "cluster-autoscaler.kubernetes.io/safe-to-evict"
@@ -352,13 +352,5 @@ def _placement(spec: PodSpec) -> Placement:
             )
             for term in terms
         ),
-        tolerations=tuple(
-            Toleration(
-                key=each.key or "",
-                operator=each.operator or "Equal",
-                value=each.value or "",
-                effect=each.effect or "",
-            )
-            for each in spec.tolerations or ()
-        ),
+        tolerations=tolerations_of(spec),
     )

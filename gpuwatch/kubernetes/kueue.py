@@ -19,13 +19,13 @@ from datetime import UTC, datetime
 import msgspec
 from msgspec import Struct
 
-from gpuwatch.clouds.errors import CloudError, NotFoundError
+from gpuwatch.clouds.errors import CloudError
 from gpuwatch.kubernetes.asked import may_patch
-from gpuwatch.kubernetes.client import PLAIN, Api
+from gpuwatch.kubernetes.client import Api
 from gpuwatch.kubernetes.facts import pod_facts, time_of, version_of
 from gpuwatch.kubernetes.objects import ObjectMeta, PodObject, PodSpec, PodStatus
+from gpuwatch.kubernetes.optional_watch import AGAIN_SECONDS, OptionalKind, OptionalWatch
 from gpuwatch.kubernetes.unreadable import UNREADABLE
-from gpuwatch.kubernetes.watch import Watch
 from gpuwatch.model.bounds import BoundedInt
 from gpuwatch.model.kubernetes import Pod, PodPhase, Workload
 from gpuwatch.model.placing import Placement
@@ -35,8 +35,7 @@ _LOG = logging.getLogger(__name__)
 
 GROUP = "kueue.x-k8s.io"
 # What is read has the same name in each. The first is how Kueue keeps them since 0.16: others go through its webhook.
-_VERSIONS = ("v1beta2", "v1beta1", "v1")
-_AGAIN_SECONDS = 300.0  # until a cluster without Kueue is asked again
+_KIND = OptionalKind(project="Kueue", group=GROUP, resource="workloads", versions=("v1beta2", "v1beta1", "v1"))
 _MOST_PODS = 256  # of one Workload, and four times as many of all
 _MOST_OF_ALL = 1_024
 _NO_RIGHT = (
@@ -107,18 +106,6 @@ class QueuedObject(Struct):
     metadata: ObjectMeta
     spec: _Spec | None = None
     status: _Status | None = None
-
-
-class _Versions(Struct, rename="camel"):
-    """One version of a group."""
-
-    version: str = ""
-
-
-class _Group(Struct):
-    """The versions of a group that the API server serves."""
-
-    versions: list[_Versions] | None = None
 
 
 @dataclass(frozen=True, slots=True)
@@ -243,52 +230,27 @@ class Queue:
 
     def __init__(self, api: Api, clock: Clock, silence_seconds: float, gpu_resources: Sequence[str]) -> None:
         """Nothing is asked yet."""
-        self._api, self._clock, self._silence = api, clock, silence_seconds
+        self._api, self._clock = api, clock
         self._resources = gpu_resources
-        self._watch: Watch[QueuedFacts] | None = None
-        self._next = 0.0
+        self._kept = OptionalWatch(api, clock, _KIND, self._read, silence_seconds=silence_seconds)
         self._refusals: dict[str, tuple[str | None, float]] = {}
 
     def follow(self, wait_seconds: float) -> None:
         """Begin to follow them, where the cluster has Kueue."""
-        now = self._clock.monotonic()
-        if self._watch is not None or now < self._next:
-            return
-        self._next = now + _AGAIN_SECONDS
-        try:
-            served = {each.version for each in self._api.get(f"/apis/{GROUP}", _Group).versions or ()}
-        except NotFoundError:
-            return
-        except CloudError as error:
-            _LOG.info("Nobody knows whether the cluster has Kueue: %s", error)
-            return
-        version = next((each for each in _VERSIONS if each in served), None)
-        if version is None:
-            return
-        self._watch = Watch(
-            self._api,
-            self._clock,
-            f"/apis/{GROUP}/{version}/workloads",
-            self._read,
-            accept=(PLAIN, PLAIN),
-            silence_seconds=self._silence,
-        )
-        self._watch.start()
-        self._watch.wait(wait_seconds)
+        self._kept.begin(wait_seconds)
 
     def pods(self, there: Collection[str]) -> tuple[Pod, ...]:
         """The pods that wait in it; what it showed last also while it is silent, for that keeps nodes."""
-        return () if self._watch is None else tuple(waiting_pods(self._watch.kept.all(), there))
+        return tuple(waiting_pods(self._kept.all(), there))
 
     def versions(self) -> tuple[str, ...]:
         """The version in which its Workloads are followed; empty where there is no Kueue."""
-        return () if self._watch is None else (self._watch.path.split("/")[3],)
+        return () if self._kept.version is None else (self._kept.version,)
 
     @property
     def jobs(self) -> frozenset[str]:
         """The uids of all that Kueue manages, as far as its Workloads are known."""
-        kept = () if self._watch is None else self._watch.kept.all()
-        return frozenset(uid for each in kept for uid in each.owners)
+        return frozenset(uid for each in self._kept.all() for uid in each.owners)
 
     def why_not_stopped(self, namespace: str) -> str | None:
         """Why no job of a namespace can be stopped by its Workload, as a clause; asked once in five minutes."""
@@ -301,13 +263,12 @@ class Queue:
         except CloudError as error:
             return f"nobody knows whether gpuwatch may change Kueue's Workloads there: {error}"
         found = None if may else _NO_RIGHT.format(namespace)
-        self._refusals[namespace] = (found, now + _AGAIN_SECONDS)
+        self._refusals[namespace] = (found, now + AGAIN_SECONDS)
         return found
 
     def close(self) -> None:
         """Follow nothing any more."""
-        if self._watch is not None:
-            self._watch.close()
+        self._kept.close()
 
     def _read(self, item: bytes) -> QueuedFacts | None:
         try:

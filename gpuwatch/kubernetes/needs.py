@@ -64,7 +64,7 @@ def needs_of(pod: PodObject) -> Needs:
             requests=requests,
             selector=tuple(sorted((spec.node_selector or {}).items())),
             alternatives=_alternatives(spec),
-            tolerations=_tolerations(spec),
+            tolerations=tolerations_of(spec),
             ports=_ports(spec),
             near=tuple(map(_pod_term, near)),
             apart=tuple(map(_pod_term, apart)),
@@ -170,7 +170,8 @@ def _alternatives(spec: PodSpec) -> tuple[tuple[Requirement, ...], ...]:
     )
 
 
-def _tolerations(spec: PodSpec) -> tuple[Toleration, ...]:
+def tolerations_of(spec: PodSpec) -> tuple[Toleration, ...]:
+    """The taints that a pod bears, with what the API server takes where a field is not set."""
     return tuple(
         Toleration(
             key=each.key or "",

@@ -6,7 +6,6 @@ away (`spec.evictionRequested` of its own Node). Fields: longhorn.io/v1beta2 Rep
 A cluster without Longhorn costs one question in five minutes.
 """
 
-import logging
 from collections import defaultdict
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
@@ -14,21 +13,17 @@ from dataclasses import dataclass
 import msgspec
 from msgspec import Struct, field
 
-from gpuwatch.clouds.errors import AuthFailedError, CloudError, NotFoundError
-from gpuwatch.kubernetes.client import PLAIN, Api
-from gpuwatch.kubernetes.device_objects import Group
+from gpuwatch.clouds.errors import AuthFailedError
+from gpuwatch.kubernetes.client import Api
 from gpuwatch.kubernetes.facts import version_of
 from gpuwatch.kubernetes.objects import ObjectMeta
+from gpuwatch.kubernetes.optional_watch import OptionalKind, OptionalWatch
 from gpuwatch.kubernetes.unreadable import least_of, read_or_protect
-from gpuwatch.kubernetes.watch import Watch
 from gpuwatch.model.bounds import BoundedText
 from gpuwatch.runtime.clock import Clock
 
-_LOG = logging.getLogger(__name__)
-
-GROUP, RESOURCE = "longhorn.io", "replicas"
-_VERSIONS = ("v1beta2", "v1beta1")  # the newest first; what is read has the same name in both
-_AGAIN_SECONDS = 300.0
+# The newest version first; what is read has the same name in both.
+_KIND = OptionalKind(project="Longhorn", group="longhorn.io", resource="replicas", versions=("v1beta2", "v1beta1"))
 
 
 class _Spec(Struct, rename="camel"):
@@ -58,36 +53,16 @@ class ReplicaWatch:
 
     def __init__(self, api: Api, clock: Clock, silence_seconds: float) -> None:
         """Nothing is asked yet."""
-        self._api, self._clock, self._silence = api, clock, silence_seconds
-        self._watch: Watch[ReplicaFacts] | None = None
-        self._next_at = 0.0
+        self._kept = OptionalWatch(api, clock, _KIND, _read_replica, silence_seconds=silence_seconds)
 
     def begin(self, wait_seconds: float) -> None:
         """Find out whether the cluster has Longhorn, and wait for the first list; does nothing where it is followed."""
-        now = self._clock.monotonic()
-        if self._watch is not None or now < self._next_at:
-            return
-        self._next_at = now + _AGAIN_SECONDS
-        try:
-            served = {each.version for each in self._api.get(f"/apis/{GROUP}", Group).versions or ()}
-        except NotFoundError:
-            return
-        except CloudError as error:
-            _LOG.info("Nobody knows whether the cluster has Longhorn: %s", error)
-            return
-        version = next((each for each in _VERSIONS if each in served), None)
-        if version is not None:
-            path = f"/apis/{GROUP}/{version}/{RESOURCE}"
-            self._watch = Watch(
-                self._api, self._clock, path, _read_replica, accept=(PLAIN, PLAIN), silence_seconds=self._silence
-            )
-            self._watch.start()
-            self._watch.wait(wait_seconds)
+        self._kept.begin(wait_seconds)
 
     def on_nodes(self) -> Mapping[str, Sequence[str]]:
         """The volumes with a replica on each node; what was shown last also while nothing is heard."""
         found: defaultdict[str, list[str]] = defaultdict(list)
-        for each in () if self._watch is None else self._watch.kept.all():
+        for each in self._kept.all():
             if each.node:
                 found[each.node].append(each.volume)
         return {node: sorted(set(volumes)) for node, volumes in found.items()}
@@ -95,15 +70,14 @@ class ReplicaWatch:
     @property
     def doubt(self) -> str | None:
         """Why they are not known, as a clause; without the right to read them Longhorn's own pods keep its nodes."""
-        watch = self._watch
+        watch = self._kept.watch
         if watch is None or watch.listed or isinstance(watch.failure, AuthFailedError):
             return None
         return f"the API server shows no replicas of Longhorn ({watch.failure or 'they were not listed yet'})"
 
     def close(self) -> None:
         """Follow nothing any more."""
-        if self._watch is not None:
-            self._watch.close()
+        self._kept.close()
 
 
 _REPLICA = msgspec.json.Decoder(_ReplicaObject)

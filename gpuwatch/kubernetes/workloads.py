@@ -15,7 +15,7 @@ import msgspec
 
 from gpuwatch.clouds.errors import CloudError, CloudUnavailableError, NotFoundError, PermitExpiredError, ProtectedError
 from gpuwatch.clouds.permit import Permit
-from gpuwatch.kubernetes.changes import evict
+from gpuwatch.kubernetes.changes import Evictions
 from gpuwatch.kubernetes.client import MERGE, Api
 from gpuwatch.kubernetes.errors import CONFLICT, refusal, status_of
 from gpuwatch.kubernetes.facts import keeping_annotations, time_of
@@ -190,25 +190,10 @@ class ApiWorkloads:
     def _delete(self, target: Target, uids: frozenset[str], permit: Permit) -> Drain:
         """Each pod by the eviction API, so that budgets hold and no right to delete is needed."""
         there = [pod for pod in self.pods_in(target.namespace) if pod.workload.uid == target.uid]
-        asked: list[str] = []
-        refused: dict[str, str] = {}
-        gone = 0
+        evictions = Evictions(self.api, permit)
         for pod in (pod for pod in there if pod.uid in uids):
-            if pod.local_data is not None and not pod.loses_local_data:
-                refused[str(pod)] = f"its volume {pod.local_data} would be lost"
-                continue
-            try:
-                why, went = evict(self.api, pod, permit)
-            except PermitExpiredError as error:
-                if not asked and not refused:
-                    raise
-                why, went = f"not asked: {error}", False
-            gone += went
-            if why is None:
-                asked.append(str(pod))
-            else:
-                refused[str(pod)] = why
-        return Drain(evicted=tuple(asked), refused=refused, left=len(there) - gone)
+            evictions.ask(pod, lost=None if pod.loses_local_data else pod.local_data)
+        return evictions.outcome(len(there))
 
     def _read(self, target: Target) -> WorkloadObject:
         """The object of that uid, in the first version that has it; raises CloudError."""

@@ -22,13 +22,13 @@ from dataclasses import replace
 from datetime import datetime, timedelta
 
 from gpuwatch.model.decision import REMOVAL_STEPS, REMOVALS, Done, Observation, Step, Verb
-from gpuwatch.model.duration import format_duration, format_time
+from gpuwatch.model.duration import format_duration
 from gpuwatch.model.fleet import Node, NodeState
 from gpuwatch.model.slurm import LEAVES, SlurmNode
 from gpuwatch.model.verbs import THEN
 from gpuwatch.policies.health_settings import HealthRules
 from gpuwatch.policies.kubernetes.obstacles import sick, why_paused
-from gpuwatch.policies.kubernetes.steps import ANNOUNCES, last, make_step
+from gpuwatch.policies.kubernetes.steps import ANNOUNCES, last, make_step, rest_step
 from gpuwatch.policies.slurm_sick import CAUSE, NODE, UNDOES, ours
 
 DRAIN_SECONDS, REST_SECONDS = 900.0, 3600.0
@@ -154,10 +154,4 @@ def _rest_step(step: Step, node: Node, known: SlurmNode, observation: Observatio
         if known.drained:
             return None  # somebody has made the drain theirs
         why, seconds = f"Somebody has resumed {known.name} in Slurm.", rules.drain_rest
-    until, notice = newest.at + timedelta(seconds=seconds), observation.ledger.notice(node.id)
-    if notice is not None and notice.at <= newest.at:
-        return make_step(step, Verb.WITHDRAW, "drain_over", why, "A new notice follows if it still has no use.")
-    if step.verb is Verb.HOLD or until <= observation.now:
-        return None
-    sentence = f"{why} It rests until {format_time(until)}."
-    return make_step(step, Verb.HOLD, "drain_rest", sentence, "Then a new notice follows if it still has no use.")
+    return rest_step(step, observation, newest.at, why, seconds)

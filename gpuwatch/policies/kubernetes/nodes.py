@@ -24,7 +24,7 @@ from dataclasses import replace
 from datetime import timedelta
 
 from gpuwatch.model.decision import REMOVAL_STEPS, Observation, Step, Verb
-from gpuwatch.model.duration import format_duration, format_time
+from gpuwatch.model.duration import format_duration
 from gpuwatch.model.fleet import Node, NodeState
 from gpuwatch.model.kubernetes import KubernetesNode
 from gpuwatch.model.proposal import changing
@@ -46,6 +46,7 @@ from gpuwatch.policies.kubernetes.steps import (
     make_step,
     node_arguments,
     obstacle,
+    rest_step,
 )
 
 _TOWARDS_A_DRAIN = frozenset({Verb.NOTICE, Verb.CORDON, Verb.DRAIN})
@@ -194,10 +195,4 @@ def _rest_step(step: Step, node: Node, observation: Observation, rules: Kubernet
             make_step(step, Verb.HOLD, "cordon", "Its cordon does not show yet.", "The next rounds.") if waits else None
         )
     why = "Somebody has uncordoned it." if newest.verb is Verb.CORDON else newest.why
-    until, notice = newest.at + timedelta(seconds=rules.drain_rest), observation.ledger.notice(node.id)
-    if notice is not None and notice.at <= newest.at:
-        return make_step(step, Verb.WITHDRAW, "drain_over", why, "A new notice follows if it still has no use.")
-    if step.verb is Verb.HOLD or until <= observation.now:
-        return None
-    sentence = f"{why} It rests until {format_time(until)}."
-    return make_step(step, Verb.HOLD, "drain_rest", sentence, "Then a new notice follows if it still has no use.")
+    return rest_step(step, observation, newest.at, why, rules.drain_rest)

@@ -2,9 +2,11 @@
 
 from collections.abc import Collection
 from dataclasses import replace
+from datetime import datetime, timedelta
 from typing import Protocol
 
 from gpuwatch.model.decision import REMOVAL_STEPS, Done, Observation, Reason, Status, Step, Verb
+from gpuwatch.model.duration import format_time
 from gpuwatch.model.fleet import Node
 from gpuwatch.model.kubernetes import KubernetesNode, Pod
 from gpuwatch.model.verbs import THEN
@@ -61,6 +63,17 @@ def make_step(step: Step, verb: Verb, code: str, sentence: str, change: str) -> 
     """Another step for the same node."""
     reason = Reason(code=code, sentence=sentence, evidence=step.reason.evidence)
     return Step(node_id=step.node_id, verb=verb, reason=reason, change=change)
+
+
+def rest_step(step: Step, observation: Observation, undone_at: datetime, why: str, seconds: float) -> Step | None:
+    """After a cordon or a drain was undone, its notice is withdrawn, and its node rests; None: the step may come."""
+    until, notice = undone_at + timedelta(seconds=seconds), observation.ledger.notice(step.node_id)
+    if notice is not None and notice.at <= undone_at:
+        return make_step(step, Verb.WITHDRAW, "drain_over", why, "A new notice follows if it still has no use.")
+    if step.verb is Verb.HOLD or until <= observation.now:
+        return None
+    sentence = f"{why} It rests until {format_time(until)}."
+    return make_step(step, Verb.HOLD, "drain_rest", sentence, "Then a new notice follows if it still has no use.")
 
 
 def list_pods(pods: Collection[Pod]) -> str:

@@ -5,8 +5,8 @@ from typing import Any, cast
 import msgspec
 import pytest
 
-from gpuwatch.clouds.errors import CloudError
-from gpuwatch.kubernetes.changes import evict
+from gpuwatch.clouds.errors import CloudError, PermitExpiredError
+from gpuwatch.kubernetes.changes import Evictions, evict
 from gpuwatch.kubernetes.client import Api
 from tests.support.builders.clusters import a_pod
 from tests.support.builders.fleet import a_permit
@@ -68,3 +68,52 @@ def test_a_refusal_of_all_ends_the_drain(code: int, message: str) -> None:
 def test_a_pod_that_is_gone_is_not_refused(code: int, message: str) -> None:
     """Also where another one has its name by now."""
     assert ask(code, message) == (None, True)
+
+
+class Late(Refusing):
+    """An API server that agrees to the first so many evictions; for the next the permit has run out."""
+
+    def __init__(self, agrees: int) -> None:
+        """Nothing was asked yet."""
+        super().__init__(201, "")
+        self._left = agrees
+
+    def change(self, *_: object, **__: object) -> tuple[int, bytes]:
+        """Agree, or be too late."""
+        self._left -= 1
+        if self._left < 0:
+            raise PermitExpiredError("the permit has run out")
+        return self._answer
+
+
+def evictions(agrees: int) -> Evictions:
+    """Evictions of which the permit lets so many through."""
+    return Evictions(cast("Api", cast("Any", Late(agrees))), a_permit())
+
+
+def test_a_permit_that_runs_out_keeps_the_pods_that_were_not_asked_and_says_so() -> None:
+    """What was asked before stands, and the attempt is no error."""
+    asked = evictions(1)
+    for name in ("a", "b", "c"):
+        asked.ask(a_pod(name=name), lost=None)
+
+    drain = asked.outcome(3)
+
+    assert drain.evicted == (str(a_pod(name="a")),)
+    assert drain.refused == {str(a_pod(name=name)): "not asked: the permit has run out" for name in ("b", "c")}
+    assert drain.left == 3
+
+
+def test_a_permit_that_runs_out_before_the_first_pod_is_an_error() -> None:
+    """Nothing was asked, so that the attempt may be made again."""
+    with pytest.raises(PermitExpiredError):
+        evictions(0).ask(a_pod(), lost=None)
+
+
+def test_a_pod_whose_volume_would_be_lost_is_not_asked() -> None:
+    """It is kept, and named with that volume."""
+    asked = evictions(0)
+
+    asked.ask(a_pod(), lost="scratch")
+
+    assert asked.outcome(1).refused == {str(a_pod()): "its volume scratch would be lost"}
