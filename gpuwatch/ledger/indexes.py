@@ -1,13 +1,13 @@
 """The indexes against the records: decisions read them, so each row must say what the records say."""
 
 from collections import Counter
-from collections.abc import Collection, Iterator
+from collections.abc import Callable, Collection, Iterator, Sequence
 from datetime import datetime, timedelta
 from itertools import groupby
 from operator import attrgetter
 from typing import Any
 
-from sqlalchemy import Connection, Row, Table, func, select
+from sqlalchemy import ColumnElement, Connection, Row, Select, Table, func, select
 
 from gpuwatch.ledger import snapshots
 from gpuwatch.ledger.records import Broken, LedgerError
@@ -31,6 +31,7 @@ from gpuwatch.model.verbs import ENDS_OF_A_STOP, RECORDS, SCHEDULER_CHANGES, SHI
 BESIDE_NOTICES = SHIELDINGS | SCHEDULER_CHANGES | RECORDS  # they neither give nor end a notice
 _WISHES_COMPARED = timedelta(days=7)  # compaction drops them after eight
 _ROWS_AT_ONCE = 100
+_LATER_INTENT, _LATER_OUTCOME = INTENTS.alias("later_intent"), OUTCOMES.alias("later_outcome")
 
 
 def untrue(db: Connection) -> Iterator[Broken]:
@@ -42,6 +43,42 @@ def untrue(db: Connection) -> Iterator[Broken]:
     yield from _standing(db, STOPPED, Verb.STOP, tuple(ENDS_OF_A_STOP))
     yield from _wishes(db)
     yield from _gaps(db)
+
+
+def settled_by_records(
+    columns: Sequence[Any],
+    index: Table,
+    verb: Verb,
+    ended_by: Callable[[ColumnElement[Any]], ColumnElement[bool]],
+    ended_once: Collection[Status],
+) -> Select[Any]:
+    """These columns of the entries of an index of nodes and keys that count.
+
+    An entry counts only where its key is that of a settled `verb` of its own node, and no later word on that node ended
+    it. `ended_by` says by its verb whether a word does so, once the outcome of that word is one of `ended_once`.
+    """
+    later = (
+        select(_LATER_INTENT.c.id)
+        .join(_LATER_OUTCOME, _LATER_OUTCOME.c.key == _LATER_INTENT.c.key)
+        .where(
+            _LATER_INTENT.c.node_id == INTENTS.c.node_id,
+            _LATER_INTENT.c.id > INTENTS.c.id,
+            ended_by(_LATER_INTENT.c.verb),
+            _LATER_OUTCOME.c.id > OUTCOMES.c.id,
+            _LATER_OUTCOME.c.status.in_(sorted(ended_once)),
+        )
+    )
+    return (
+        select(*columns)
+        .join(OUTCOMES, OUTCOMES.c.key == INTENTS.c.key)
+        .where(
+            INTENTS.c.verb == verb.value,
+            INTENTS.c.key.in_(select(index.c.key)),
+            select(index.c.key).where(index.c.node_id == INTENTS.c.node_id).scalar_subquery() == INTENTS.c.key,
+            OUTCOMES.c.status == Status.SETTLED.value,
+            ~later.exists(),
+        )
+    )
 
 
 def _open_intents(db: Connection) -> Iterator[Broken]:

@@ -5,7 +5,8 @@ from datetime import datetime, timedelta
 from sqlalchemy import Connection, func, select
 
 from gpuwatch.ledger.chain import text
-from gpuwatch.ledger.tables import INTENTS, OUTCOMES, SHIELDS
+from gpuwatch.ledger.indexes import settled_by_records
+from gpuwatch.ledger.tables import INTENTS, SHIELDS
 from gpuwatch.model.decision import Intent, Observation, Status, Verb
 
 SHOWN = timedelta(minutes=1)  # a list of machines may be older than the answer that showed the protection
@@ -13,27 +14,8 @@ GONE = timedelta(hours=1)  # one list without a machine proves nothing
 # What the cloud has said yes to is done: what it shows from then on is somebody else's.
 _ENDED_BY = frozenset({Status.ACCEPTED, Status.SETTLED})
 _COUNT = select(func.count()).select_from(SHIELDS)
-_LATER, _ENDED = INTENTS.alias("later"), OUTCOMES.alias("ended")
-# Of those that the index names: what the records tell as well, with no later settled word on the same node.
-_SHIELDS = (
-    select(INTENTS.c.node_id)
-    .join(OUTCOMES, OUTCOMES.c.key == INTENTS.c.key)
-    .where(
-        INTENTS.c.verb == Verb.PROTECT.value,
-        INTENTS.c.key.in_(select(SHIELDS.c.key)),
-        select(SHIELDS.c.key).where(SHIELDS.c.node_id == INTENTS.c.node_id).scalar_subquery() == INTENTS.c.key,
-        OUTCOMES.c.status == Status.SETTLED.value,
-        ~select(_LATER.c.id)
-        .join(_ENDED, _ENDED.c.key == _LATER.c.key)
-        .where(
-            _LATER.c.node_id == INTENTS.c.node_id,
-            _LATER.c.id > INTENTS.c.id,
-            _LATER.c.verb == Verb.UNPROTECT.value,
-            _ENDED.c.id > OUTCOMES.c.id,
-            _ENDED.c.status.in_(sorted(_ENDED_BY)),
-        )
-        .exists(),
-    )
+_SHIELDS = settled_by_records(
+    (INTENTS.c.node_id,), SHIELDS, Verb.PROTECT, lambda verb: verb == Verb.UNPROTECT.value, _ENDED_BY
 )
 
 

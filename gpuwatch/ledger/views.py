@@ -13,7 +13,7 @@ from gpuwatch.ledger import active_times
 from gpuwatch.ledger.attempts import attempts, fault, interruption_of, launch_time, open_intent
 from gpuwatch.ledger.chain import text
 from gpuwatch.ledger.index_writer import read_unreached
-from gpuwatch.ledger.indexes import BESIDE_NOTICES
+from gpuwatch.ledger.indexes import BESIDE_NOTICES, settled_by_records
 from gpuwatch.ledger.records import Entry, read_arguments, read_price, read_reason, read_sentence
 from gpuwatch.ledger.scale_in_protection import shields
 from gpuwatch.ledger.tables import (
@@ -56,10 +56,7 @@ CHANGES_MACHINES = REMOVAL_STEPS | ADDITIONS | SCHEDULER_CHANGES | WORK_ENDINGS 
 
 # Statements are made once: every round asks them.
 _SINCE, _NOW = bindparam("since", type_=Text), bindparam("now", type_=Text)
-# The index says which notices are in force, the records say what they are: an entry counts only where its key is that
-# of a settled notice of its own node, with no later settled word on that node; and what people heard of it or said to
-# it only where that came afterwards.
-_LATER_INTENT, _LATER_OUTCOME = INTENTS.alias("later_intent"), OUTCOMES.alias("later_outcome")
+# What people heard of a notice, or said to it, counts only where that came afterwards.
 _DELIVERED_AT = (
     select(func.min(MESSAGES.c.at))
     .where(MESSAGES.c.key == INTENTS.c.key, MESSAGES.c.reached == 1, MESSAGES.c.id > OUTCOMES.c.id)
@@ -68,25 +65,8 @@ _DELIVERED_AT = (
 )
 _OF_A_NOTICE: list[Any] = [INTENTS.c[name] for name in ("key", "node_id", "pool", "reason", "arguments")]
 _OF_A_NOTICE += [OUTCOMES.c.at.label("given_at"), OUTCOMES.c.id.label("link"), _DELIVERED_AT.label("told_at")]
-_IN_FORCE = (
-    select(*_OF_A_NOTICE)
-    .join(OUTCOMES, OUTCOMES.c.key == INTENTS.c.key)
-    .where(
-        INTENTS.c.verb == Verb.NOTICE.value,
-        INTENTS.c.key.in_(select(NOTICES.c.key)),
-        select(NOTICES.c.key).where(NOTICES.c.node_id == INTENTS.c.node_id).scalar_subquery() == INTENTS.c.key,
-        OUTCOMES.c.status == Status.SETTLED.value,
-        ~select(_LATER_INTENT.c.id)
-        .join(_LATER_OUTCOME, _LATER_OUTCOME.c.key == _LATER_INTENT.c.key)
-        .where(
-            _LATER_INTENT.c.node_id == INTENTS.c.node_id,
-            _LATER_INTENT.c.id > INTENTS.c.id,
-            _LATER_INTENT.c.verb.not_in(sorted(BESIDE_NOTICES)),
-            _LATER_OUTCOME.c.id > OUTCOMES.c.id,
-            _LATER_OUTCOME.c.status == Status.SETTLED.value,
-        )
-        .exists(),
-    )
+_IN_FORCE = settled_by_records(
+    _OF_A_NOTICE, NOTICES, Verb.NOTICE, lambda verb: verb.not_in(sorted(BESIDE_NOTICES)), {Status.SETTLED}
 )
 _APPROVALS = select(APPROVALS).where(APPROVALS.c.key.in_(select(NOTICES.c.key)))
 # A stop is believed where the records say so: the node's newest settled stop, start or end is that stop.
