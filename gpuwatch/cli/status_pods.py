@@ -37,13 +37,7 @@ def pods_table(page: NodesPage, width: int | None) -> list[Text]:
         Column(title="WORKLOAD", cells=[legible(row.workload) for row in rows], spare=6, least=12),
         Column(title="OWNER", cells=[legible(row.owner or "-") for row in rows], spare=4, least=8),
         Column(title="NODE", cells=[legible(row.node) for row in rows], spare=5, least=8),
-        Column(title="GPUS", cells=[f"{row.gpus:g}" for row in rows], right=True),
-        Column(
-            title="USE",
-            cells=[translate_text(row.activity.value) for row in rows],
-            styles=["state." + row.activity.value for row in rows],
-        ),
-        Column(title="FOR", cells=[format_duration(row.held_seconds) for row in rows], right=True),
+        *_use_columns(rows),
         Column(
             title=f"{display_currency().head}/H",
             cells=["-" if row.usd_per_hour is None else bare_usd(row.usd_per_hour) for row in rows],
@@ -62,6 +56,16 @@ def workloads_table(page: NodesPage, width: int | None) -> list[Text]:
         Column(title="WORKLOAD", cells=[legible(str(row)) for row in rows], spare=6, least=12),
         Column(title="OWNER", cells=[legible(row.owner or "-") for row in rows], spare=4, least=8),
         Column(title="PODS", cells=[str(row.pods) for row in rows], right=True),
+        *_use_columns(rows),
+        Column(title="NEXT", cells=[translate_text(_next(row, page.at)) for row in rows]),
+        Column(title="WHY", cells=[legible(translate_text(row.why)) for row in rows]),
+    ]
+    return _titled_table("Workloads that may lose their pods:", columns, width)
+
+
+def _use_columns(rows: Sequence[PodRow | WorkloadRow]) -> tuple[Column, ...]:
+    """How many GPUs they hold, what they do with them, and for how long."""
+    return (
         Column(title="GPUS", cells=[f"{row.gpus:g}" for row in rows], right=True),
         Column(
             title="USE",
@@ -69,10 +73,7 @@ def workloads_table(page: NodesPage, width: int | None) -> list[Text]:
             styles=["state." + row.activity.value for row in rows],
         ),
         Column(title="FOR", cells=[format_duration(row.held_seconds) for row in rows], right=True),
-        Column(title="NEXT", cells=[translate_text(_next(row, page.at)) for row in rows]),
-        Column(title="WHY", cells=[legible(translate_text(row.why)) for row in rows]),
-    ]
-    return _titled_table("Workloads that may lose their pods:", columns, width)
+    )
 
 
 def _titled_table(title: str, columns: Sequence[Column], width: int | None) -> list[Text]:

@@ -3,7 +3,7 @@
 from typing import Any
 from urllib.parse import quote
 
-from gpuwatch.clouds.drivers.talk import KINDS, Asked, keep_tags, refuse, send, serve, tags_kept
+from gpuwatch.clouds.drivers.talk import KINDS, Asked, refuse, send, serve, tag_in_file, tags_kept
 
 STATES = {"booting": "pending", "active": "running", "terminating": "terminating", "terminated": "terminated"}
 CODES = {
@@ -64,11 +64,6 @@ def _terminate(asked: Asked) -> dict[str, Any]:
     return {"id": next(each["id"] for each in ended["terminated_instances"] if each["id"] == asked["id"])}
 
 
-def _tag(asked: Asked) -> dict[str, Any]:
-    keep_tags(asked)
-    return {"id": asked["id"]}
-
-
 def _find_launch(asked: Asked) -> dict[str, Any]:
     found = [each for each in _list(asked)["machines"] if each["name"] == asked["key"][:LONGEST_NAME]]
     return {"key": asked["key"], **({"machine": found[0]} if found else {})}
@@ -109,7 +104,11 @@ def main() -> None:
         "find": _find_launch,
         "prices": _prices,
     }
-    serve("Lambda", {**calls, "tag": _tag}, lambda asked: [*calls, *(["tag"] if "tags" in asked["options"] else [])])
+    serve(
+        "Lambda",
+        {**calls, "tag": tag_in_file},
+        lambda asked: [*calls, *(["tag"] if "tags" in asked["options"] else [])],
+    )
 
 
 if __name__ == "__main__":

@@ -3,7 +3,7 @@
 from typing import Any
 from urllib.parse import quote
 
-from gpuwatch.clouds.drivers.talk import KINDS, Asked, keep_tags, refuse, send, serve, tags_kept
+from gpuwatch.clouds.drivers.talk import KINDS, Asked, refuse, send, serve, tag_in_file, tags_kept
 
 STATES = {
     "PROVISIONING": "pending",
@@ -74,11 +74,6 @@ def _act(asked: Asked) -> dict[str, Any]:
     return {"id": asked["id"]}
 
 
-def _tag(asked: Asked) -> dict[str, Any]:
-    keep_tags(asked)
-    return {"id": asked["id"]}
-
-
 def _find_launch(asked: Asked) -> dict[str, Any]:
     found = [each for each in _list(asked)["machines"] if each["name"] == asked["key"]]
     return {"key": asked["key"], **({"machine": found[0]} if found else {})}
@@ -132,7 +127,7 @@ def main() -> None:
         "launch": _launch,
         "find": _find_launch,
         "prices": _prices,
-        "tag": _tag,
+        "tag": tag_in_file,
     }
     serve("Runpod", calls, lambda asked: [each for each in calls if each != "tag" or "tags" in asked["options"]])
 
