@@ -3,10 +3,9 @@
 Records are only ever appended, each a link of one hash chain; an intent is durable before the cloud is called.
 """
 
-from collections.abc import Mapping, Sequence
+from collections.abc import Callable, Mapping, Sequence
 from dataclasses import asdict
 from datetime import datetime, timedelta
-from decimal import Decimal
 from pathlib import Path
 from typing import Self
 
@@ -22,7 +21,7 @@ from gpuwatch.ledger.chain import sha256, text
 from gpuwatch.ledger.identity import Identity
 from gpuwatch.ledger.index_writer import Sensors, forget_what_runs_again, keep_unreached, mark
 from gpuwatch.ledger.postgresql import PostgresqlStore
-from gpuwatch.ledger.protocol import HOUR
+from gpuwatch.ledger.protocol import HOUR, IntentLedger
 from gpuwatch.ledger.records import Audit, Entry, LedgerError, PastRound, RoundLine
 from gpuwatch.ledger.removals import past_removals
 from gpuwatch.ledger.sent_messages import SentMessages
@@ -38,7 +37,6 @@ from gpuwatch.model.decision import (
     Observation,
     Outcome,
     Proposal,
-    Reason,
     Review,
     Status,
     Unreached,
@@ -50,7 +48,7 @@ from gpuwatch.model.orders import Approval, BacktestRecord, Pause, Snooze
 from gpuwatch.policies.idle_timeout.gap_history import GapHistory
 
 
-class Ledger:
+class Ledger(IntentLedger):
     """One open ledger in a database."""
 
     def __init__(self, store: Store, settings: LedgerSettings | None = None) -> None:
@@ -216,48 +214,26 @@ class Ledger:
             for row in rows
         )
 
-    def intend(  # noqa: PLR0913  an intent says all of itself
-        self,
-        verb: Verb,
-        node_id: str,
-        pool: str,
-        at: datetime,
-        reason: Reason,
-        round_id: int,
-        *,
-        arguments: Mapping[str, str] | None = None,
-        owner: str | None = None,
-        usd_per_hour: Decimal | None = None,
-    ) -> Intent:
-        """Write down what is about to be done; the key is allocated here and is durable when this returns."""
+    def _write_intent(self, about: Callable[[str], Intent], round_id: int) -> Intent:
+        """The key is allocated here and is durable when this returns."""
         with self.store.writing() as writer:
             # The head makes a key that no copy restored from a backup gives to anything else.
-            key = f"gpuwatch-{self._id}-{writer.links + 1}-{writer.head[:8]}"
+            intent = about(f"gpuwatch-{self._id}-{writer.links + 1}-{writer.head[:8]}")
             row = {
-                "key": key,
-                "verb": verb.value,
-                "node_id": node_id,
-                "pool": pool,
-                "at": text(at),
-                "reason": json_of(reason).decode(),
+                "key": intent.key,
+                "verb": intent.verb.value,
+                "node_id": intent.node_id,
+                "pool": intent.pool,
+                "at": text(intent.at),
+                "reason": json_of(intent.reason).decode(),
                 "round_id": round_id,
-                "arguments": json_of(dict(arguments or {})).decode(),
-                "owner": owner,
-                "usd_per_hour": None if usd_per_hour is None else str(usd_per_hour),
+                "arguments": json_of(dict(intent.arguments)).decode(),
+                "owner": intent.owner,
+                "usd_per_hour": None if intent.usd_per_hour is None else str(intent.usd_per_hour),
             }
             writer.append("intent", row)
-            writer.db.execute(OPEN_INTENTS.insert(), {"key": key})
-        return Intent(
-            key=key,
-            verb=verb,
-            node_id=node_id,
-            pool=pool,
-            at=at,
-            reason=reason,
-            arguments=dict(arguments or {}),
-            owner=owner,
-            usd_per_hour=usd_per_hour,
-        )
+            writer.db.execute(OPEN_INTENTS.insert(), {"key": intent.key})
+        return intent
 
     def settle(self, intent: Intent, status: Status, detail: str, at: datetime) -> Outcome:
         """Write down what came of an attempt; a final status closes the intent."""

@@ -1,6 +1,7 @@
 """What a controller's rounds need of a ledger, whatever keeps it. People ask `Ledger` for more: history and audit."""
 
-from collections.abc import Collection, Iterable, Iterator, Mapping, Sequence
+from abc import abstractmethod
+from collections.abc import Callable, Collection, Iterable, Iterator, Mapping, Sequence
 from datetime import datetime, timedelta
 from decimal import Decimal
 from typing import Protocol
@@ -69,7 +70,45 @@ class SensorMemory(Protocol):
         ...
 
 
-class RoundLedger(Protocol):
+class IntentLedger(Protocol):
+    """What keeps intents: each ledger allocates keys in its own way, and they say the same."""
+
+    def intend(  # noqa: PLR0913  an intent says all of itself
+        self,
+        verb: Verb,
+        node_id: str,
+        pool: str,
+        at: datetime,
+        reason: Reason,
+        round_id: int,
+        *,
+        arguments: Mapping[str, str] | None = None,
+        owner: str | None = None,
+        usd_per_hour: Decimal | None = None,
+    ) -> Intent:
+        """Write down what is about to be done, under a key of its own."""
+
+        def about(key: str) -> Intent:
+            return Intent(
+                key=key,
+                verb=verb,
+                node_id=node_id,
+                pool=pool,
+                at=at,
+                reason=reason,
+                arguments=dict(arguments or {}),
+                owner=owner,
+                usd_per_hour=usd_per_hour,
+            )
+
+        return self._write_intent(about, round_id)
+
+    @abstractmethod
+    def _write_intent(self, about: Callable[[str], Intent], round_id: int) -> Intent:
+        """Allocate a key, and keep the intent about which all else is known."""
+
+
+class RoundLedger(IntentLedger, Protocol):
     """What a round reads before it decides, and writes before and after it acts."""
 
     @property
@@ -142,22 +181,6 @@ class RoundLedger(Protocol):
         gaps: Mapping[str, GapHistory] | None = None,
     ) -> int:
         """Keep what later rounds need of this one; gives the round's number."""
-        ...
-
-    def intend(  # noqa: PLR0913  an intent says all of itself
-        self,
-        verb: Verb,
-        node_id: str,
-        pool: str,
-        at: datetime,
-        reason: Reason,
-        round_id: int,
-        *,
-        arguments: Mapping[str, str] | None = None,
-        owner: str | None = None,
-        usd_per_hour: Decimal | None = None,
-    ) -> Intent:
-        """Write down what is about to be done, under a key of its own."""
         ...
 
     def settle(self, intent: Intent, status: Status, detail: str, at: datetime) -> Outcome:

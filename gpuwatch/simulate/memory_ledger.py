@@ -5,10 +5,9 @@ must never go back.
 """
 
 from bisect import bisect_left, bisect_right, insort
-from collections.abc import Mapping, Sequence
+from collections.abc import Callable, Mapping, Sequence
 from dataclasses import replace
 from datetime import datetime, timedelta
-from decimal import Decimal
 from operator import attrgetter, itemgetter
 
 from gpuwatch.guard.settings import Rulebook
@@ -17,7 +16,7 @@ from gpuwatch.ledger.attempts import attempts, fault, interruption_of, launch_ti
 from gpuwatch.ledger.identity import NoIdentity
 from gpuwatch.ledger.index_writer import SensorsInMemory
 from gpuwatch.ledger.indexes import BESIDE_NOTICES
-from gpuwatch.ledger.protocol import HOUR
+from gpuwatch.ledger.protocol import HOUR, IntentLedger
 from gpuwatch.ledger.records import LedgerError
 from gpuwatch.ledger.removals import those_that_matter
 from gpuwatch.ledger.views import CHANGES_MACHINES
@@ -33,7 +32,6 @@ from gpuwatch.model.decision import (
     OpenIntent,
     Outcome,
     Proposal,
-    Reason,
     Review,
     Status,
     Stopped,
@@ -54,7 +52,7 @@ _when, _number, _written = itemgetter(0), itemgetter(1), attrgetter("at")
 _KEPT = timedelta(days=8)  # longer than any window that decisions look back over
 
 
-class InMemoryLedger:
+class InMemoryLedger(IntentLedger):
     """A `RoundLedger` that lasts as long as its process; it keeps no past rounds, histories or chain."""
 
     epoch: int | None = 1  # there is one lead
@@ -137,34 +135,12 @@ class InMemoryLedger:
         self._number += 1
         return self._number
 
-    def intend(  # noqa: PLR0913  as the real one's
-        self,
-        verb: Verb,
-        node_id: str,
-        pool: str,
-        at: datetime,
-        reason: Reason,
-        round_id: int,
-        *,
-        arguments: Mapping[str, str] | None = None,
-        owner: str | None = None,
-        usd_per_hour: Decimal | None = None,
-    ) -> Intent:
+    def _write_intent(self, about: Callable[[str], Intent], round_id: int) -> Intent:
         """Hold the intent open under a key of its own."""
         del round_id
         self._number += 1
-        node = None if self._fleet is None else self._fleet.find(node_id)
-        intent = Intent(
-            key=f"gpuwatch-{self._id}-{self._number}",
-            verb=verb,
-            node_id=node_id,
-            pool=pool,
-            at=at,
-            reason=reason,
-            arguments=dict(arguments or {}),
-            owner=owner,
-            usd_per_hour=usd_per_hour,
-        )
+        intent = about(f"gpuwatch-{self._id}-{self._number}")
+        node = None if self._fleet is None else self._fleet.find(intent.node_id)
         self._opened[intent.key] = open_intent(intent, ())
         self._outcomes[intent.key] = []
         if node is not None:
