@@ -77,8 +77,8 @@ mutate: $(VENV)/dev
 lives: $(VENV)/dev
 	@$(BIN)/python -m tests.lives --jobs 2 $(ARGS)
 
-# Thousands of generated lives of fleets (P1 to P21), and each call of each cloud under each fault, on all processors:
-# hours. ARGS="FIRST LAST" plays some parts.
+# Thousands of generated lives of fleets (P1 to P25), each call of each cloud under each fault, each power cut, and all
+# else that `make test` plays in part, on all processors: hours. ARGS="FIRST LAST" plays some parts.
 nightly: $(VENV)/dev
 	@$(BIN)/python -m tests.properties.nightly $(ARGS)
 

@@ -143,7 +143,6 @@ def test_a_revoked_host_is_unknown_at_once_and_comes_back_with_a_token_of_its_ow
     eventually(lambda: hosts.seen(node).startswith("busy"), lambda: hosts.seen(node))
 
 
-@pytest.mark.nightly  # in test_hosts_without_cloud.py one is not believed any more
 def test_a_host_with_the_certificate_of_another_is_not_believed(site: Site) -> None:
     """Both certificates are of the right authority; the controller asks each machine for the name of its own node."""
     hosts = Hosts(site)
