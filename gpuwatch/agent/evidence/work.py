@@ -5,7 +5,7 @@ Rules, all of them:
 1. `agent.processes.kinds` attributes each process. A program of the machine's own never counts here.
 2. Busy: people's programs together use more CPU than `busy_cores`, or read and write more than
    `busy_bytes_per_second`, both over a minute; or a program began that lives for a minute; or one sleeps for an hour
-   or more (`sleep 6h; python train.py`), until its time is over.
+   or more (`sleep 6h; python train.py`), until its time is over. So is one at rest while a serial line moves.
 3. What a login leaves alive (a shell, sshd, tmux) is no work, but its own CPU time and traffic above a higher limit
    are: a tunnel, a transfer. What viewers (top, watch, tail) use never counts. A container runtime that pulls or
    builds an image works for somebody; so does a package's program that no list names (a database builds an index, above
@@ -29,6 +29,7 @@ from gpuwatch.agent.evidence.files import moved_bytes, read_small, sleep_seconds
 from gpuwatch.agent.evidence.habits import HEAVY_HUM, Habits, Used, words_of
 from gpuwatch.agent.evidence.own_past import OwnPast
 from gpuwatch.agent.evidence.sandboxes import Sandboxes
+from gpuwatch.agent.evidence.serial_lines import SerialLines
 from gpuwatch.agent.evidence.settings import WorkSettings
 from gpuwatch.agent.processes.kinds import CRON_JOB, HUM, VIEWER, installs
 from gpuwatch.agent.processes.packages import PackageOwners
@@ -113,7 +114,7 @@ class Processes:
         self.habits = habits or Habits(roots)
         self._before: _Before = None
         self._pods, self._on_look = pods, on_look
-        self._sandboxes = Sandboxes()
+        self._sandboxes, self._lines = Sandboxes(), SerialLines(roots.dev)
         self.of_pods: Mapping[str | None, Evidence] = {}  # by uid; None: what is in no pod
 
     def find_evidence(self, now: Moment) -> tuple[Evidence, ...]:
@@ -144,7 +145,7 @@ class Processes:
             return (busy,)
         if view.doubt is not None:
             raise UnseenError(view.doubt)
-        rest = self._sandboxes.judge(self, self._at_rest(people, view), view)
+        rest = self._sandboxes.judge(self, self._at_rest(people, view, now), view)
         return (rest, *self._heavy_hum(hum, before, now))
 
     def _judge_habits(self, view: ProcessView, now: Moment) -> ProcessView:
@@ -211,7 +212,7 @@ class Processes:
             found[uid] = says or make_finding(self, State.IDLE, None)
         return found
 
-    def _at_rest(self, people: list[Process], view: ProcessView) -> Evidence:
+    def _at_rest(self, people: list[Process], view: ProcessView, now: Moment) -> Evidence:
         """Nobody's program works: occupied, in doubt, or idle."""
         jobs = [each for each in view.processes.values() if each.rule == CRON_JOB and each.kind is not Kind.PEOPLE]
         if jobs and not people:
@@ -226,6 +227,8 @@ class Processes:
             return self._say(State.IDLE, note, None, 0, 1, "programs")
         newest = sorted(people, key=lambda each: (-each.started_ticks, -each.pid))[:3]
         note = several([*map(_name_process, newest)], 3, of=len(people))
+        if (line := self._lines.find_moving(now, view.processes.values())) is not None:
+            return self._say(State.BUSY, f"{note}; a serial line ({line}) moves", newest[0], None, None, "")
         steady = next((f"; {each.name} {words}" for each in people if (words := self.habits.steady.get(each.pid))), "")
         return self._say(State.OCCUPIED, f"alive and at rest: {note}{steady}", newest[0], len(people), 1, "programs")
 
@@ -273,7 +276,8 @@ class Processes:
             (runtime, (_RUNTIME_CORES, _RUNTIME_BYTES_PER_SECOND)),
         ):
             rates = self._rates(processes, before, now.monotonic_seconds, gpu)
-            largest, moved, note = rates.largest, rates.bytes_per_second, _note_on(rates.largest)
+            largest, moved = rates.largest, rates.bytes_per_second
+            note = "nobody" if largest is None else _name_process(largest)
             if rates.cores > cores:
                 return self._say(State.BUSY, note, largest, rates.cores, cores, "cores", f"{_PREFIX}.busy_cores")
             if moved > most:
@@ -386,10 +390,6 @@ def _origin(process: Process, view: ProcessView) -> tuple[_Key, str]:
     if parent is None or process.parent == 1:
         return (process.pid, process.started_ticks), process.name
     return (parent.pid, parent.started_ticks), process.name
-
-
-def _note_on(process: Process | None) -> str:
-    return "nobody" if process is None else _name_process(process)
 
 
 def _name_process(process: Process) -> str:
