@@ -2,7 +2,7 @@
 
 Rules, all of them:
 
-1. A claim that was allocated is as many GPUs as devices of GPUs in it: each device once, a part of MIG by its sevenths,
+1. A claim that was allocated is as many GPUs as devices of GPUs in it: each device once, a part of MIG by its slices,
    a device that several claims share in equal parts. Pods that share a claim divide it. Access for administrators (to
    watch devices) holds none.
 2. One that was not is as many as its requests want: of alternatives the fewest; of "all" as many as a node has at most.

@@ -12,8 +12,10 @@ from fnmatch import fnmatchcase
 from gpuwatch.kubernetes.objects import Container, PodSpec
 from gpuwatch.model.bounds import MOST_AMOUNT
 
-SEVENTHS = 7  # compute slices of a GPU that can be divided
-_MIG = re.compile(r"nvidia\.com/mig-(\d)g\.")
+_SLICES, _FEW_SLICES = 7, 4  # of a GPU that can be divided; the few are of A30 and RTX PRO 6000
+# NVIDIA's MIG User Guide. No GPU of seven slices has these names; a 1g.24gb may be of either, and counts as a seventh.
+_FOURTHS = frozenset({"1g.6gb", "2g.12gb", "4g.24gb", "2g.48gb", "4g.96gb"})
+_MIG = "nvidia.com/mig-"
 # Resources that are GPUs or parts of them under names which no setting gives, such as aliyun.com/gpu-mem,
 # tencent.com/vcuda-core, gpu.intel.com/i915, and KubeVirt's nvidia.com/GA102GL_A10.
 _PARTS = ("*gpu*", "*vcuda*", "nvidia.com/[A-Z]*")
@@ -78,8 +80,10 @@ def whole_gpus(capacity: Mapping[str, str], labels: Mapping[str, str], gpu_resou
 
 def mig_share(profile: str) -> float | None:
     """The part of a GPU that a MIG profile such as 1g.10gb is; None: it is no profile."""
-    found = re.match(r"(\d)g", profile)
-    return None if found is None else int(found[1]) / SEVENTHS
+    found = re.match(r"(\d)g(\.\d+gb)?", profile)
+    if found is None:
+        return None
+    return int(found[1]) / (_FEW_SLICES if found[0] in _FOURTHS or "gfx" in profile else _SLICES)
 
 
 def _containers(spec: PodSpec) -> list[Container]:
@@ -141,5 +145,5 @@ def _gpus(key: str, value: str, gpu_resources: Sequence[str]) -> float | None:
     """How many GPUs an amount of a resource is; None: it is none of GPUs."""
     if not _is_gpu(key, gpu_resources):
         return None
-    part = _MIG.match(key)
-    return _amount(value) if part is None else _amount(value) * int(part[1]) / SEVENTHS
+    share = mig_share(key.removeprefix(_MIG)) if key.startswith(_MIG) else None
+    return _amount(value) * (1.0 if share is None else share)

@@ -21,7 +21,7 @@ _NAME = re.compile(r"[a-z0-9]([a-z0-9.-]{0,62}[a-z0-9])?")
 _Text = Annotated[str, MinLen(1)]
 # Where the chart, the GPU operator and Kubernetes itself put what serves the cluster.
 SYSTEM_NAMESPACES = ("kube-system", "kube-node-lease", "gpu-operator", "nvidia-gpu-operator", "gpuwatch")
-# Each unit of these is a GPU, or with `*` a part of one: of a MIG part its sevenths.
+# Each unit of these is a GPU, or with `*` a part of one: of a MIG part its slices.
 GPU_RESOURCES = ("nvidia.com/gpu", "nvidia.com/gpu.shared", "nvidia.com/mig-*", "amd.com/gpu")
 
 
@@ -61,7 +61,7 @@ class KubernetesSettings:
     gpu_resources: Annotated[
         tuple[_Text, ...],
         MinLen(1),
-        Setting("Resources that are GPUs, each unit one; nvidia.com/mig-* counts by its sevenths of a GPU."),
+        Setting("Resources that are GPUs, each unit one; nvidia.com/mig-* counts by its slices of a GPU."),
     ] = GPU_RESOURCES
 
     @property

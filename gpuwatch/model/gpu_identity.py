@@ -95,7 +95,7 @@ class DownCause(StrEnum):
     HANG = "hang"
     DRIVER = "driver"
     ERROR = "error"
-    RESET = "reset"  # it answers nothing until it was reset
+    RESET = "reset"  # it answers nothing until it is reset
     MISSING = "missing"
     RELEASED = "released"
 

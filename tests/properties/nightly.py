@@ -33,7 +33,7 @@ PARTS = [(story, seed) for seed in range(1, 17) for story in STORIES]
 PARTS += [("test_properties_launch", seed) for seed in (1, 2)]
 PARTS += [("test_properties_clouds", seed) for seed in (1, 2, 3, 4)]
 PARTS += [("test_learned_notices", seed) for seed in (1, 2)]
-# Of each other kind of life, and of the ledger and the learned wait, what `make test` plays a dozen of.
+# Of each other kind of life, and of the ledger and the learned wait, what `make test` plays some of.
 FEATURES = ("gpu_pools", "market")
 PARTS += [(f"test_properties_{feature}", 1) for feature in FEATURES]
 PARTS += [(f"test_{kind}_lives", 1) for kind in ("cluster", "sick", "workload")]
@@ -62,7 +62,9 @@ MARKED = [
 PARTS += [(f"../{each.relative_to(TESTS).with_suffix('')}", 1) for each in MARKED]
 # All other properties, of which `make test` searches a third of the examples: a part is a folder's.
 _SEARCHED = [
-    each for each, text in _SOURCES.items() if each not in _KNOWN | {*MARKED} and re.search(r"@given|examples\(", text)
+    each
+    for each, text in _SOURCES.items()
+    if each not in _KNOWN | {*MARKED} and re.search(r"\bgiven\(|examples\(", text)
 ]
 SEARCHED = {
     folder: [each for each in _SEARCHED if folder_of(each) == folder] for folder in sorted({*map(folder_of, _SEARCHED)})

@@ -27,7 +27,7 @@ from tests.support.clouds.faults import SILENT, Fault, when
 from tests.support.clouds.idle_agents import IdleAgents
 from tests.support.clouds.lives import ENDED, SOLO, CloudLife, a_life
 
-LIVES = max(1, int(os.environ.get("NIGHTLY_LIVES", "0")) // 10)
+LIVES = max(4, int(os.environ.get("NIGHTLY_LIVES", "0")) // 10)
 STEPS = 20
 IDLE_AFTER, WARM_UP = 600.0, 900.0
 FAULTS = sorted(set(Fault) - SILENT)  # silence is no other answer than a broken connection

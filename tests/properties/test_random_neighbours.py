@@ -15,7 +15,7 @@ from tests.support.builders.fleet import RULES, a_node
 from tests.support.builders.light_desk import LightDesk
 from tests.support.fakes.neighbours import RandomNeighbour, most_in_a_day
 
-EXAMPLES = max(1, int(os.environ.get("NIGHTLY_LIVES", "0")) // 8)
+EXAMPLES = max(3, int(os.environ.get("NIGHTLY_LIVES", "0")) // 8)
 MINUTES, DAYS, SIZE = 10, 4, 3
 ENDS_MEMBERS = replace(RULES, idle=replace(RULES.idle, action="terminate"))
 

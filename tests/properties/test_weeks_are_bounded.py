@@ -20,7 +20,7 @@ from tests.support.builders.fleet import Desk
 from tests.support.builders.light_desk import LightDesk
 from tests.support.builders.weeks import Cause, Week, a_market, an_image, play
 
-EXAMPLES = max(1, int(os.environ.get("NIGHTLY_LIVES", "0")) // 8)
+EXAMPLES = max(3, int(os.environ.get("NIGHTLY_LIVES", "0")) // 8)
 DAYS, MINUTES = 2, 3
 
 

@@ -41,15 +41,16 @@ class Mortal:
 
 @dataclass(slots=True)
 class Fate:
-    """Counts the boundaries that are passed, and cuts the power at one of them."""
+    """Counts the boundaries that are passed, and cuts the power at one of them: by its number, or by name and turn."""
 
-    fatal: int
+    fatal: int = 0
     passed: list[str] = field(default_factory=list)
+    at: tuple[str, int] = ("", 0)
 
     def die(self, where: str) -> None:
         """One boundary."""
         self.passed.append(where)
-        if len(self.passed) == self.fatal:
+        if len(self.passed) == self.fatal or (where, self.passed.count(where)) == self.at:
             raise PowerCut(where)
 
 

@@ -264,7 +264,7 @@ def _down(code: str, sentence: str, remedy: Remedy) -> Finding:
 DOWN: dict[DownCause, tuple[Finding, float]] = {
     DownCause.LOST: (_down("gpu_lost", "The driver has lost the GPU.", Remedy.REBOOT), 0.0),
     DownCause.MISSING: (_down("gpu_missing", "The driver no longer lists the GPU.", Remedy.REBOOT), 0.0),
-    DownCause.RESET: (_down("gpu_needs_reset", "The GPU answers nothing until it was reset.", Remedy.RESET), 0.0),
+    DownCause.RESET: (_down("gpu_needs_reset", "The GPU answers nothing until it is reset.", Remedy.RESET), 0.0),
     DownCause.HANG: (_down("gpu_hung", "Calls to the GPU do not return.", Remedy.RESET), _HUNG_AFTER_SECONDS),
 }
 

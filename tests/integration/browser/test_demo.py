@@ -62,7 +62,7 @@ def test_a_day_of_the_demo_fleet_saves_money_and_hurts_nobody() -> None:
 
 
 @settings(
-    max_examples=5 if "NIGHTLY_LIVES" in os.environ else 1, deadline=None, suppress_health_check=[HealthCheck.too_slow]
+    max_examples=5 if "NIGHTLY_LIVES" in os.environ else 3, deadline=None, suppress_health_check=[HealthCheck.too_slow]
 )
 @given(seed=st.integers(0, 2**31))
 def test_whatever_the_seed_nobody_at_work_is_stopped(seed: int) -> None:

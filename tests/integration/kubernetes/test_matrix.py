@@ -64,6 +64,8 @@ LIMITS = {
 }
 BESIDE = "beside"
 PATIENCE_SECONDS = 60.0
+# Ways to hold a GPU, which end alike.
+HOLDS = {"shared GPU", "part of a GPU by MIG", "part of a GPU by an extended resource", "GPU of AMD's"}
 BUSY, ASKED, OVER = "busy", "idle", "consent"  # the three parts of the story
 
 
@@ -72,7 +74,8 @@ def one_of_each() -> tuple[Row, ...]:
     firsts: dict[tuple[str, ...], Row] = {}
     for each in ROWS:
         then = "annotation" if each.then.startswith("annotation ") else each.then.partition(" of the kind ")[0]
-        firsts.setdefault((each.idle, each.rule, each.consent.partition(" ")[2], then), each)
+        holds = each.name if each.name in HOLDS else ""
+        firsts.setdefault((each.idle, each.rule, each.consent.partition(" ")[2], then, holds), each)
     return tuple(firsts.values())
 
 

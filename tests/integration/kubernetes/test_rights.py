@@ -43,10 +43,11 @@ CHANGES = {
 }
 # Of each way in which one of them is missed: a list, a watch, a call of the controller's own, and each change.
 DAILY = {
-    *(Asked("nodes", verb) for verb in ("list", "watch")),
+    *(Asked("nodes", verb) for verb in ("list", "watch", "patch")),
     *(Asked("pods", verb) for verb in ("get", "patch")),
     *(Asked(what, "create") for what in ("events", "pods/eviction")),
     *(Asked("policy/poddisruptionbudgets", "list"), Asked("batch/jobs", "patch")),
+    Asked("apps/deployments/scale", "patch"),
 }
 ONE_OF_APPS = {Asked("apps/deployments", "patch"), Asked("apps/deployments/scale", "patch")}  # for all kinds of theirs
 HOW = {"Pod": "delete", **{each.kind: each.actions[0] for each in KINDS if each.actions}}

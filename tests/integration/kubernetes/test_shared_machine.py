@@ -95,7 +95,6 @@ def saying(
     return rule
 
 
-@pytest.mark.nightly  # test_idle_workloads.py: a notebook by its machine
 def test_an_idle_notebook_is_stopped_next_to_one_that_computes_and_one_that_downloads(
     site: Site, plane: ControlPlane, account: Account, team: str
 ) -> None:

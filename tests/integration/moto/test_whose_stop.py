@@ -128,7 +128,7 @@ def is_used_again(site: Site) -> None:
     site.rounds(120.0)
 
 
-# Each of them with every other provider's fake: tests/properties/test_whose_stop.py.
+# Each of them on a made cloud: tests/properties/test_whose_stop.py.
 WAYS = [
     pytest.param(stops_a_second_before, marks=pytest.mark.nightly),
     pytest.param(request_is_lost, marks=pytest.mark.nightly),

@@ -85,14 +85,26 @@ def test_a_leader_that_was_suspended_in_the_middle_of_its_stop_leaves_the_machin
     assert desk.fleet.stops() == []
 
 
-@pytest.mark.parametrize("fatal", [*range(2, 120, 27), *by_night(*range(11, 120, 27), *range(20, 120, 27))])
-def test_the_next_leader_finishes_what_the_last_one_began(ledgers: tuple[Ledger, Ledger], fatal: int) -> None:
+# Of the first intent, a notice, and of the second.
+@pytest.mark.parametrize(
+    ("where", "turn"),
+    [
+        *(("after intend", 1), ("after intend", 2), ("before stop", 1), ("after stop", 1), ("before settle", 2)),
+        *by_night(
+            *(("before intend", 1), ("before settle", 1), ("after settle", 1), ("before intend", 2)),
+            *(("after confirm", 1), ("after settle", 2), ("after record_round", 3), ("after tag", 1)),
+        ),
+    ],
+)
+def test_the_next_leader_finishes_what_the_last_one_began(
+    ledgers: tuple[Ledger, Ledger], where: str, turn: int
+) -> None:
     """The leader's power is cut around any of its calls; the other takes the lead: one stop, a true ledger (P4, P6)."""
     desk = Desk()
     desk.fleet.put(a_node("i-1"))
     desk.fleet.put(a_node("i-2", State.BUSY))
     first, second = ledgers
-    fate = Fate(fatal)
+    fate = Fate(at=(where, turn))
     dying = parts_on(desk, first)
     dying = replace(
         dying,
@@ -111,7 +123,7 @@ def test_the_next_leader_finishes_what_the_last_one_began(ledgers: tuple[Ledger,
         one_round(parts_on(desk, second))
         desk.rest(60.0)
 
-    where = f"cut {fatal} ({fate.passed[-1]})"
+    assert not alive, f"{where} was passed fewer than {turn} times"
     stops = [entry for entry in second.history("i-1", limit=100) if entry.intent.verb is Verb.STOP]
     assert desk.fleet.stopped_while == [State.IDLE], f"{where}: stopped while {desk.fleet.stopped_while}"
     assert desk.fleet.nodes_["i-1"].state is NodeState.STOPPED, where
@@ -120,12 +132,23 @@ def test_the_next_leader_finishes_what_the_last_one_began(ledgers: tuple[Ledger,
     assert sum(entry.outcomes[-1].status is Status.SETTLED for entry in stops) == 1, where
 
 
-@pytest.mark.parametrize("fatal", [*range(3, 190, 51), *by_night(*range(20, 190, 51), *range(37, 190, 51))])
-def test_the_next_leader_goes_on_with_the_cordon_of_the_last_one(ledgers: tuple[Ledger, Ledger], fatal: int) -> None:
+@pytest.mark.parametrize(
+    ("where", "turn"),
+    [
+        *(("after intend", 2), ("before cordon", 1), ("after cordon", 1), ("after drain", 1), ("after terminate", 1)),
+        *by_night(
+            *(("after intend", 1), ("before settle", 2), ("after settle", 2), ("before drain", 1)),
+            *(("after intend", 3), ("before terminate", 1), ("before settle", 3), ("after settle", 3)),
+        ),
+    ],
+)
+def test_the_next_leader_goes_on_with_the_cordon_of_the_last_one(
+    ledgers: tuple[Ledger, Ledger], where: str, turn: int
+) -> None:
     """Cut anywhere between cordon, eviction and end: the node is drained and ended once, under one cordon."""
     desk = a_cluster_desk(ENDING, a_pod(), a_gpu_pod())
     first, second = ledgers
-    fate = Fate(fatal)
+    fate = Fate(at=(where, turn))
     dying = a_mortal(desk, fate)
     dying = replace(dying, ledger=Mortal(first, fate.die))  # type: ignore[arg-type]  # it has the inner object's methods
     alive = True
@@ -139,7 +162,7 @@ def test_the_next_leader_goes_on_with_the_cordon_of_the_last_one(ledgers: tuple[
         one_round(parts_on(desk, second))
         desk.rest(60.0)
 
-    where = f"cut {fatal} ({fate.passed[-1]})"
+    assert not alive, f"{where} was passed fewer than {turn} times"
     keys = {key for call, _, key in desk.cluster.calls if call == "cordon"}
     assert desk.fleet.stopped_while == [State.IDLE], f"{where}: ended while {desk.fleet.stopped_while}"
     assert desk.fleet.nodes_["i-1"].state is NodeState.TERMINATED, where

@@ -88,7 +88,6 @@ def _doubt(site: Site) -> str:
     return nodes[0].get("doubt") or ""
 
 
-@pytest.mark.nightly  # test_hosts_without_cloud.py has one that is unplugged
 def test_a_silent_agent_keeps_its_machine_running(site: Site) -> None:
     """An agent that is gone, or hangs, is unknown: its idle machine stays up, and status says why."""
     node = site.launch("forgotten", 0.0)

@@ -117,6 +117,7 @@ def story(folder: Path, library: Path) -> dict[str, object]:
         told["unplugged"] = lab.rows()
         lab.control("join", "revoke", "gpu-1")
         eventually(lambda: lab.seen("gpu-1", "state") == "unknown", lab.rows)
+        told["revoked"] = lab.rows()
         return told
 
 
@@ -147,6 +148,7 @@ def test_two_hosts_join_by_the_pages_settings_and_are_watched_and_never_stopped(
     assert re.search(r'gpuwatch_\w*nodes\{[^}]*pool="train"', told["metrics"])
     assert "anna" in told["cost"]
     assert told["unplugged"]["gpu-2"]["usd_per_hour"] == "0.684463"
+    assert "revoked" in told["revoked"]["gpu-1"]["why"]
 
 
 if __name__ == "__main__":

@@ -158,7 +158,6 @@ def test_any_cause_arrives_as_it_was_sent(slurm: RealSlurm) -> None:
     assert slurm.cluster.node("gpu-9") is None
 
 
-@pytest.mark.nightly  # test_stop_and_start.py drains a node
 def test_a_job_on_a_drained_node_runs_to_its_end(slurm: RealSlurm) -> None:
     """The drain keeps new jobs away, and ends none."""
     job = slurm.submit("--job-name=train")

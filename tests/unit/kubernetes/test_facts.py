@@ -57,6 +57,12 @@ def test_a_pod_holds_what_the_scheduler_gives_it(work: list[int], sidecars: list
         ("nvidia.com/gpu.shared", "1", 1.0),
         ("nvidia.com/mig-3g.20gb", "2", 6 / 7),
         ("nvidia.com/mig-1g.10gb.me", "1", 1 / 7),
+        ("nvidia.com/mig-1g.6gb.me", "4", 1.0),
+        ("nvidia.com/mig-4g.24gb", "1", 1.0),
+        ("nvidia.com/mig-4g.40gb", "1", 4 / 7),
+        ("nvidia.com/mig-1g.24gb", "1", 1 / 7),
+        ("nvidia.com/mig-1g.24gb.gfx", "1", 1 / 4),
+        ("nvidia.com/mig-2g.48gb", "2", 1.0),
         ("amd.com/gpu", "2", 2.0),
         ("rdma/hca", "1", 0.0),
         ("cpu", "64", 0.0),
@@ -67,7 +73,7 @@ def test_a_pod_holds_what_the_scheduler_gives_it(work: list[int], sidecars: list
     ],
 )
 def test_what_counts_as_a_gpu(resource: str, amount: str, gpus: float) -> None:
-    """A part by its sevenths; an amount that cannot be read holds something."""
+    """A part by its slices; an amount that cannot be read holds something."""
     pod = pod_object("team", "p")
     pod["spec"]["containers"] = [{"name": "c", "resources": {"limits": {resource: amount}}}]
 

@@ -75,7 +75,7 @@ def test_barred_gpu(driver: StubDriver, source: NvmlSource, code: int, words: st
 
 @pytest.mark.parametrize("function", ["*", "nvmlDeviceGetHandleByIndex_v2"])
 def test_a_gpu_that_must_be_reset_first(driver: StubDriver, source: NvmlSource, function: str) -> None:
-    """One that answers nothing else is down with this cause, whether it was known before or not, until it was reset."""
+    """One that answers nothing else is down with this cause, whether it was known before or not, until it is reset."""
     driver.gpus(2)
     driver.gpu(0).error(function, RESET_REQUIRED)
     sick, other = cycle(source)

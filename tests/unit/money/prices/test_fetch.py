@@ -5,6 +5,7 @@ from dataclasses import dataclass, field, replace
 from datetime import UTC, date, datetime, timedelta
 from decimal import Decimal
 from pathlib import Path
+from threading import Event
 
 import pytest
 
@@ -240,9 +241,12 @@ def test_what_the_cloud_does_not_sell_is_not_asked_for_again_and_again(desk: Des
 
 def test_in_the_background_a_question_is_enough(desk: Desk) -> None:
     """The answer comes by itself; the question did not wait for it."""
-    live = desk.live(background=True)
+    live, may_answer = desk.live(background=True), Event()
+    respond = desk.server.respond
+    desk.server.respond = lambda asked: respond(asked) if may_answer.wait(60) else None
 
     assert desk.price(live, ND96) == TABLE
+    may_answer.set()
     eventually(lambda: desk.price(live, ND96) == FETCHED, lambda: desk.price(live, ND96))
 
 
