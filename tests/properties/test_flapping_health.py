@@ -86,7 +86,7 @@ def test_a_cause_that_stays_away_for_a_day_begins_anew() -> None:
     patient = Patient()
     for _ in range(3):
         patient.look(a_reading(remapped_rows_pending=1), every=EVERY)
-        patient.look(a_reading(), times=3 * 1440, every=EVERY)
+        patient.look(a_reading(remapped_rows_pending=0), times=3 * 1440, every=EVERY)
     patient.look(a_reading(remapped_rows_pending=1), every=EVERY)
 
-    assert patient.look(a_reading(), times=11, every=EVERY).state is Health.HEALTHY
+    assert patient.look(a_reading(remapped_rows_pending=0), times=11, every=EVERY).state is Health.HEALTHY

@@ -161,18 +161,22 @@ class SpendBook:
                 self._snapshot = None
 
     def rows(self, since: int, until: int, *, by_node: bool = False, by_time: bool = False) -> list[Spent]:
-        """Sums of the rows that begin in [since, until) by terms, and by node and time if asked; seconds since 1970."""
+        """Sums of the rows that begin in [since, until) by terms, and by node and time if asked; seconds since 1970.
+
+        The time of a sealed day is its begin: of some machines alone parts of it are known.
+        """
         keys = [SPEND.c.terms, *([SPEND.c.node_id] if by_node else []), *([SPEND.c.begin] if by_time else [])]
         with self._reading() as db:
             terms = _terms_that_count(db)
             found = db.execute(_rows_between(select(*keys, *_SUMS), since, until).group_by(*keys)).all()
             machines = {} if by_node or by_time else _apart(db, terms, since, until)
-        first = len(keys)
+            days = db.execute(select(SPEND_DAYS.c.begin, SPEND_DAYS.c.until)).all() if by_time else []
+        first, begins = len(keys), {at: day for day, until in days for at in range(day, until, 3600)}
         return [
             Spent(
                 terms=terms[row.terms],
                 amounts=[int(each) for each in row[first:]],
-                begin=row.begin if by_time else None,
+                begin=begins.get(row.begin, row.begin) if by_time else None,
                 node_id=row.node_id if by_node else None,
                 machines=machines.get(row.terms, frozenset()),
             )

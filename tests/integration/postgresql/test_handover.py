@@ -113,7 +113,7 @@ def test_the_next_leader_finishes_what_the_last_one_began(
         ledger=Mortal(dying.ledger, fate.die),  # type: ignore[arg-type]  # likewise
     )
     alive = True
-    for _ in range(22):
+    for _ in range(40):  # a stop that was cut off has another notice
         if alive:
             try:
                 one_round(dying)
