@@ -190,7 +190,9 @@ XIDS: dict[int, Xid] = dict(
             151: _critical("The keys of confidential computing could not be rotated.", Remedy.REBOOT),
             **dict.fromkeys((152, 153), _LEARNING),
             154: _information("The driver changed its recovery action, which is judged by itself."),
-            155: _critical("The driver's software failed an NVLink."),
+            155: _information(
+                "An NVLink went down, perhaps on purpose, as for sleep; XID 154 says what is to be done."
+            ),
             156: _critical("A part of the GPU is set to be retired at the next reset."),
             157: _information("A part of the GPU could not be set to be retired."),
             158: _critical("The GPU did not answer in time and cannot go on."),

@@ -21,6 +21,7 @@ _SPINNING = "gpu_process_cpu"
 _WITNESSES = frozenset({"people", "processes"})
 # A driver that calls a GPU lost for so long is not on its way to reset, reload or give it back.
 LOST_SECONDS = 600.0
+_OF_NO_USE = frozenset({DownCause.LOST, DownCause.RESET})  # nobody computes there until a reset or a reboot
 _ORDER = (State.BUSY, State.UNKNOWN, State.STALLED, State.PARKED, State.OCCUPIED, State.IDLE)
 
 
@@ -41,7 +42,7 @@ def fold(memory: Memory, sample: Sample, rules: ActivityRules) -> Memory:
         if uuid.startswith(STAND_IN) and uuid not in missing:
             continue  # the GPU that it stood for has said its name
         missing.setdefault(uuid, (known.index, doubt or "it is no longer listed by the driver"))
-    lost = {down.info.uuid for down in sample.downs if down.cause is DownCause.LOST}
+    lost = {down.info.uuid for down in sample.downs if down.cause in _OF_NO_USE}
     unseen: list[Judgement] = []
     others: list[Judgement] = [judgement for _, judgement in read]
     for uuid, (index, why) in missing.items():

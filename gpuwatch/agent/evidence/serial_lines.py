@@ -13,7 +13,7 @@ from gpuwatch.agent.evidence.base import IdleClock, Moment
 from gpuwatch.agent.processes.process import Kind, Process
 
 _QUIET_SECONDS = 600.0
-_READERS = frozenset({"gpsd", "upsd", "apcupsd"})
+_READERS = frozenset({"apcupsd", "conmand", "gpsd", "LCDd", "pppd", "upsd"})
 
 
 class SerialLines:

@@ -5,11 +5,12 @@ anybody who has asked for that each one that is closed. Rules, all of them:
 
 1. A server is who waits on a socket for a minute that is bound to no other end, and not to loopback. A program of
    people is one on any port, a package's on a port of fixed number. The machine's own is one only where nobody else
-   waits but who serves. No port counts that each host has for itself: leases, time, neighbours, meshes.
+   waits but who serves. No port counts that each host has for itself: leases, time, neighbours, keys, meshes.
 2. A package's, or the machine's own, occupies the node while it waits, as by TCP.
 3. Where there is a server, what was got and is nobody's else is its: all datagrams, less those over loopback, those for
    all, and those by which a resolver or a clock may have answered a socket that is or was there. While a socket is
-   connected to any other server, or the kernel has a tunnel, nothing is said.
+   connected to any other server, or the host has a tunnel, a mesh or SNMP, nothing is said. Packets of TCP over
+   loopback count like datagrams there: they may hide a server, never make one.
 4. It is in use at five datagrams a second in a minute, and as somebody comes after a quarter of an hour. So it is if
    ten minutes have three times as many as any in the six hours before, or half hours are less even than a clock's. So
    it is if much more comes in an hour than goes: what is sent to it is kept by nobody else.
@@ -30,31 +31,15 @@ from gpuwatch.agent.processes.process import Kind
 
 _EVERY_SECONDS = 5.0  # half of how often the signal looks
 _FIRST_FREE_PORT = 32768  # the kernel gives those from here on to anybody
-# Leases, time, neighbours, names of the house, printers, SNMP, and meshes of equals.
+# Leases, time, neighbours, names of the house, printers, keys of IPsec, and clients that others may answer there.
 _OF_EACH_HOST = frozenset(
     {
-        68,
-        111,
-        123,
-        137,
-        138,
-        161,
-        323,
-        546,
-        631,
-        1900,
-        3702,
-        4789,
-        5353,
-        5355,
-        6081,
-        7946,
-        8301,
-        8302,
-        8472,
-        9993,
-        41641,
+        *(68, 111, 123, 137, 138, 319, 320, 323, 500, 546, 631, 1194, 1701, 1900, 3702, 4500, 5353, 5355),
     }
+)
+# Who has them gets datagrams that are no client's: SNMP, tunnels, checks of neighbours, and meshes of equals.
+_CHATTING = frozenset(
+    {161, 3784, 3785, 4784, 4789, 5405, 6081, 7946, 8301, 8302, 8472, 8649, 9993, 41641},
 )
 _FOR_ALL = frozenset({67, 68, 137, 138, 1900, 3702, 5353, 5355})  # what is sent there by broadcast or multicast
 _SERVED = frozenset({53, 67, 69, 162, 443, 514, 547, 1812, 1813})
@@ -173,7 +158,7 @@ class UdpServers:
         self._ends = UdpEnds() if self._ends is None else self._ends
         ended, before, self._counts = self._ends.take(), self._counts, _read_counts(self._roots)
         now = self._counts
-        if ended is None or before is None or now is None or self._nobodys:
+        if ended is None or before is None or now is None or self._nobodys or any(_chats(*each) for each in held):
             return None
         got, sent = now.got - before.got, now.sent - before.sent
         looped, heard = now.looped - before.looped, now.heard - before.heard
@@ -255,15 +240,21 @@ def _serves(each: Sock, its: Holders) -> bool:
     port, names = each.local[1], {process.name for process in its.processes}
     if port == _NTP and "chronyd" in names:  # it has this port only to serve
         return True
-    if not its.processes or port in _OF_EACH_HOST:
+    if not its.processes or port in _OF_EACH_HOST | _CHATTING:
         return False
     if its.kind is Kind.PEOPLE:
         return True
-    if its.kind is not Kind.SERVICE or port >= _FIRST_FREE_PORT:
+    if its.kind is not Kind.SERVICE or port >= _FIRST_FREE_PORT or each.card:
         return False
     if any(process.rule == PACKAGED for process in its.processes):
         return True
-    return port in _SERVED and not any(each.local[0]) and not each.card and not its.is_packaged
+    return port in _SERVED and not any(each.local[0]) and not its.is_packaged
+
+
+def _chats(each: Sock, its: Holders) -> bool:
+    """Whether what others bring to this socket is no client's, and so hides how much a server gets."""
+    port, names = each.local[1], {process.name for process in its.processes}
+    return port in _CHATTING or (port == _NTP and "chronyd" not in names and its.kind is not Kind.PEOPLE)
 
 
 def _answers(each: Sock, *, connected: bool) -> int | None:

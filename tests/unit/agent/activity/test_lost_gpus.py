@@ -92,12 +92,19 @@ def test_any_sign_of_use_and_any_doubt_about_the_rest_stays(
     assert left.state is state
 
 
-@pytest.mark.parametrize("cause", [each for each in DownCause if each is not DownCause.LOST])
+@pytest.mark.parametrize("cause", sorted(set(DownCause) - {DownCause.LOST, DownCause.RESET}))
 def test_what_the_driver_does_not_call_lost_is_not_lost(cause: DownCause) -> None:
     """Not listed (a guest has it), hung, released, or its calls err."""
     memory = after(3600.0, [a_down(0, cause), *REST])
     assert memory.without_lost is None
     assert memory.activity.state is State.UNKNOWN
+
+
+def test_one_that_nobody_can_use_until_it_is_reset_is_as_good_as_lost() -> None:
+    """Its driver refuses all else: the machine would wait for ever."""
+    left = after(3600.0, [a_down(0, DownCause.RESET), *REST]).without_lost
+    assert left is not None
+    assert left.state is State.IDLE
 
 
 def test_a_gpu_that_is_back_is_one_that_is_read() -> None:

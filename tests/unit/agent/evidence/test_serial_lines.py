@@ -62,7 +62,7 @@ def test_a_line_without_anybodys_program_keeps_nothing(laboratory: Laboratory) -
     assert set(laboratory.says_with_a_transfer_at_each_look(5)) == {State.IDLE}
 
 
-@pytest.mark.parametrize("name", ["gpsd", "upsd", "apcupsd"])
+@pytest.mark.parametrize("name", ["gpsd", "upsd", "apcupsd", "conmand"])
 def test_a_line_that_the_machines_own_program_reads_is_nobodys(laboratory: Laboratory, name: str) -> None:
     """Nothing tells which of two programs reads; these exist to read one."""
     laboratory.put(2001, "python3", parent=1, started_seconds=100.0)

@@ -268,3 +268,26 @@ def test_the_kernel_shows_sockets_and_those_that_were_closed() -> None:
             assert rows[here] is True
         told = {each.local[1]: each.remote[1] for each in ends.take() or []}
         assert told[here] == port
+
+
+@pytest.mark.parametrize("port", [319, 500, 4500, 3784, 5405, 8649])
+def test_a_package_s_program_that_talks_with_its_equals_serves_nobody(host: UdpHost, port: int) -> None:
+    """Time by PTP, keys of IPsec, checks of neighbours: whole fleets have them, and would never be idle."""
+    host.waits(f"0.0.0.0:{port}", held_by("ptp4l", Kind.SERVICE, PACKAGED))
+    assert host.rest(20 * MINUTE, got=160, heard=160) == []
+    assert host.look().waits is None
+
+
+def test_what_is_bound_to_a_card_serves_nobody(host: UdpHost) -> None:
+    """It hears what that card hears."""
+    host.waits("0.0.0.0:2000", held_by("lldpd", Kind.SERVICE, PACKAGED), card=2)
+    host.rest(5 * MINUTE)
+    assert host.look().waits is None
+
+
+@pytest.mark.parametrize(("port", "name"), [(161, "snmpd"), (41641, "tailscaled"), (123, "ntpd"), (8472, "flanneld")])
+def test_datagrams_of_the_machine_s_own_are_not_taken_for_a_server_s(game: UdpHost, port: int, name: str) -> None:
+    """Nothing tells whose they are: nothing is said."""
+    game.waits(f"0.0.0.0:{port}", held_by(name, Kind.SERVICE))
+    game.rest(5 * MINUTE)
+    assert game.rest(HOUR, got=60, sent=60) == []

@@ -244,7 +244,7 @@ def test_a_hang_elsewhere_says_nothing(patient: Patient) -> None:
 # XIDs
 
 
-@pytest.mark.parametrize("xid", [48, 54, 62, 64, 74, 79, 95, 119, 120, 155, 156, 158])
+@pytest.mark.parametrize("xid", [48, 54, 62, 64, 74, 79, 95, 119, 120, 156, 158])
 def test_critical_xids_fail_a_gpu(patient: Patient, xid: int) -> None:
     """One is enough, and an hour of good readings does not forgive it."""
     patient.look(a_reading(), xid)
@@ -279,7 +279,7 @@ def test_an_nvlink_5_error_matters_if_the_kernel_calls_it_fatal(xid: int) -> Non
 RESTART_APP = {8, 11, 13, 25, 31, 32, *range(39, 42), 60, 68, 69, *range(70, 73), *range(75, 78), 80}
 RESTART_APP |= {*range(82, 87), 88, 89, *range(96, 106), *range(126, 136), 139}
 IGNORE = {37, 38, 44, 63, 66, 67, 92, 93, 106, 107, 121, 141, 152, 153, 157, 160, 161}
-RESET_GPU = {46, 62, 64, 95, 109, 110, 119, 120, 136, 140, 143, 155, 156, 158}
+RESET_GPU = {46, 62, 64, 95, 109, 110, 119, 120, 136, 140, 143, 156, 158}
 
 
 @pytest.mark.parametrize(
