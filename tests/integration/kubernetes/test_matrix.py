@@ -1,12 +1,10 @@
 """Every kind of workload on one real control plane, by one table: kept while busy, and ended only as its people say.
 
 API server and controller are real, with the chart's role. EC2 is played by moto, agents, kubelets and the scheduler by
-the test. `tests/support/builders/workload_matrix.py` is the table: of rows with the same answers the first is played
-each day, and all in `make nightly`.
+the test. `builders/workload_matrix.py` is the table; of rows with the same answers `make test` plays the first.
 """
 
 import json
-import os
 import urllib.request
 from collections.abc import Callable, Iterator
 from dataclasses import dataclass, field, replace
@@ -32,6 +30,7 @@ from tests.support.builders.workload_matrix import EMPTIED, EVICTED, ROWS, Row
 from tests.support.builders.workload_places import DRA, EXTRA_KINDS, Place
 from tests.support.components import require
 from tests.support.fakes.scraped_agent import an_agent, encoded
+from tests.support.nightly import NIGHTLY
 from tests.support.real.agents import free_port
 from tests.support.real.kubernetes import Account, ControlPlane, control_plane
 from tests.support.real.kubernetes_api import ApiError, Object
@@ -64,8 +63,7 @@ LIMITS = {
 }
 BESIDE = "beside"
 PATIENCE_SECONDS = 60.0
-# Ways to hold a GPU, which end alike.
-HOLDS = {"shared GPU", "part of a GPU by MIG", "part of a GPU by an extended resource", "GPU of AMD's"}
+PARTS = {"part of a GPU by MIG", "part of a GPU by an extended resource", "GPU of AMD's"}  # all are played
 BUSY, ASKED, OVER = "busy", "idle", "consent"  # the three parts of the story
 
 
@@ -74,12 +72,12 @@ def one_of_each() -> tuple[Row, ...]:
     firsts: dict[tuple[str, ...], Row] = {}
     for each in ROWS:
         then = "annotation" if each.then.startswith("annotation ") else each.then.partition(" of the kind ")[0]
-        holds = each.name if each.name in HOLDS else ""
-        firsts.setdefault((each.idle, each.rule, each.consent.partition(" ")[2], then, holds), each)
+        part = each.name if each.name in PARTS else ""
+        firsts.setdefault((each.idle, each.rule, each.consent.partition(" ")[2], then, part), each)
     return tuple(firsts.values())
 
 
-PLAYED = ROWS if "NIGHTLY_LIVES" in os.environ else one_of_each()
+PLAYED = ROWS if NIGHTLY else one_of_each()
 
 
 @dataclass(slots=True)
